@@ -15,6 +15,7 @@ from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
 from chsink.clickhouse.checks.rights import check_grants
 from chsink.clickhouse.grants import On, Use, rights_on
+from chsink.config import Config
 from chsink.connect import Services
 from chsink.doctor.run import stop_at_errors
 from chsink.errors import ChsinkError, preflight
@@ -22,8 +23,9 @@ from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.formats.decoders import reads_value
 from chsink.formats.settings import FormatSettings, KeyColumns
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.checks import dead_letters_findings, topics_findings
-from chsink.ports import StreamShape
+from chsink.ports import Clock, StreamShape
 from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registry
 from chsink.state.checks import store_findings
@@ -57,7 +59,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
             yield finding
     records = _records(services)
     kafka_answers = yield from topics_findings(services.kafka, config.topics, records or {}, services.clock.now_ms())
-    yield from guarded("the Schema Registry", partial(_registry, services, _subjects(services)))
+    yield from guarded("the Schema Registry", partial(_registry, config, _subjects(config)))
     if kafka_answers and config.dead_letters.topic is not None and config.keeps_dead_letters:
         yield from guarded(
             "the topic of dead letters", partial(dead_letters_findings, services.kafka, config.dead_letters.topic)
@@ -78,41 +80,40 @@ def check_start(services: Services, stream: StreamShape) -> None:
     stop_at_errors(all_findings(services, written), services.log)
 
 
-def mirror_findings(services: Services) -> Iterator[Finding]:
-    """The findings of every check of the Iceberg mirror, if it is enabled.
+def mirror_findings(config: Config, kafka: KafkaAdmin, clock: Clock) -> Iterator[Finding]:
+    """The findings of every check of the Iceberg mirror, if it is enabled, but for those of :func:`all_findings`.
 
     The mirror's start runs them, not the start of the ClickHouse side, which the mirror must never hold up.
     """
-    if services.config.mirror.enabled:
-        yield from guarded("the Iceberg mirror", partial(_mirror, services))
+    if config.mirror.enabled:
+        yield from guarded("the Iceberg mirror", partial(_mirror, config, kafka, clock))
 
 
 def check_mirror(mirror: OpenMirror, log: structlog.typing.FilteringBoundLogger) -> None:
     """Run the checks of the mirror's start.  Logs warnings; raises the first error, after logging the others."""
     from chsink.mirror.checks import findings_of
 
-    stop_at_errors(chain(findings_of(mirror), mirror_registry(mirror)), log)
+    stop_at_errors(chain(findings_of(mirror), mirror_registry(mirror.config)), log)
 
 
-def mirror_registry(job: Services | OpenMirror, known: Collection[Subject] = ()) -> Iterator[Finding]:
+def mirror_registry(config: Config, known: Collection[Subject] = ()) -> Iterator[Finding]:
     """The findings on the Schema Registry for the mirror's subjects, without the ``known`` ones."""
-    config = job.config
     reads = ((r.topic, config.mirror_format_of(r), config.mirror_keys_of(r)) for r in config.mirror.routes)
     mine = [subject for read in reads for subject in _needed(*read) if subject not in known]
-    yield from guarded("the Schema Registry", partial(_registry, job, mine))
+    yield from guarded("the Schema Registry", partial(_registry, config, mine))
 
 
-def _mirror(services: Services) -> Iterator[Finding]:
+def _mirror(config: Config, kafka: KafkaAdmin, clock: Clock) -> Iterator[Finding]:
     from chsink.mirror.package import check_installed
 
     check_installed()
     from chsink.mirror import checks  # needs the packages
 
-    config = services.config
-    mine = [topic for topic in config.mirror.topics if topic not in config.topics]
-    yield from topics_findings(services.kafka, mine, {}, services.clock.now_ms())
-    yield from checks.mirror_findings(config, services.kafka)
-    yield from mirror_registry(services, _subjects(services))
+    landed = config.topics if config.clickhouse_section else ()
+    mine = [topic for topic in config.mirror.topics if topic not in landed]
+    yield from topics_findings(kafka, mine, {}, clock.now_ms())
+    yield from checks.mirror_findings(config, kafka)
+    yield from mirror_registry(config, _subjects(config) if landed else ())
 
 
 def _topics(services: Services) -> Iterator[Finding]:
@@ -157,9 +158,9 @@ def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
     read_records(store, config.sink.name)
 
 
-def _subjects(services: Services) -> list[Subject]:
+def _subjects(config: Config) -> list[Subject]:
     """The Schema Registry's subjects that the routes to ClickHouse need."""
-    return [subject for r in services.config.routes for subject in _needed(r.topic, r.format, r.keys)]
+    return [subject for r in config.routes for subject in _needed(r.topic, r.format, r.keys)]
 
 
 def _needed(topic: str, value: FormatSettings, keys: KeyColumns | None) -> Iterator[Subject]:
@@ -169,9 +170,9 @@ def _needed(topic: str, value: FormatSettings, keys: KeyColumns | None) -> Itera
         yield topic, f"{topic}-key"
 
 
-def _registry(job: Services | OpenMirror, subjects: Sequence[Subject]) -> Iterator[Finding]:
+def _registry(config: Config, subjects: Sequence[Subject]) -> Iterator[Finding]:
     if subjects:
-        with closing(Registry(job.config.schema_registry)) as registry:
+        with closing(Registry(config.schema_registry)) as registry:
             yield from registry_findings(registry, list(dict.fromkeys(subjects)))
 
 

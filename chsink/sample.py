@@ -17,18 +17,19 @@ from typing import TypeVar
 import msgspec
 import pyarrow as pa
 
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import IDENTITY_FIELDS
 from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
-from chsink.config import Route
-from chsink.connect import Services
+from chsink.config import Config, Route
 from chsink.errors import PreflightError, preflight, values
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.chosen import own_records
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.settings import JSON
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import Sampler, open_sampler
 from chsink.ports import BadValue, Decoder
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -168,25 +169,25 @@ class Sample:
         return next(iter(same or similar), None)
 
 
-def sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
+def sample_findings(clickhouse: Cluster, kafka: KafkaAdmin, count: int, progress: Progress) -> Iterator[Finding]:
     """A dry run of the first and last ``count`` records of each partition of the routed topics.  Skips tables that do
     not exist: other checks report them.
 
     Raises ChsinkError when a table or Kafka cannot be read.
     """
-    config = services.config
+    config = clickhouse.config
     shape = Untouched(config.kafka.isolation_level)
     policy = config.errors.on_bad_value
     with closing(open_sampler(config)) as sampler:
         for route in config.routes:
-            target = _existing(services, route)
+            target = _existing(clickhouse, route)
             if target is None:
                 continue
             columns, timezone = target.table.insertable, target.table.timezone
             decoder = decoder_of(
                 target.name, columns, timezone, shape, route.format, keys=route.keys, choice=route.choice
             )
-            layout = services.clickhouse.layout(route).to_json()
+            layout = clickhouse.layout(route).to_json()
             sample = Sample(
                 route,
                 target.table,
@@ -195,22 +196,22 @@ def sample_findings(services: Services, count: int, progress: Progress) -> Itera
                 decoder,
                 Misfits(config.errors.on_tombstone not in {"bad", "delete"}),
             )
-            for records in sampled(services, sampler, route.topic, count, progress):
+            for records in sampled(kafka, sampler, route.topic, count, progress):
                 sample.add(records)
             yield from sample.chunk_finding(config.clickhouse.chunk_offsets, config.clickhouse.max_chunk_bytes, count)
             yield from sample.findings({at: shard.url for at, shard in enumerate(target.shards)}, policy=policy)
 
 
-def _existing(services: Services, route: Route) -> RoutedTable | None:
+def _existing(clickhouse: Cluster, route: Route) -> RoutedTable | None:
     try:
-        return services.clickhouse.target(route)
+        return clickhouse.target(route)
     except PreflightError as error:
         if error.id != preflight.NO_TABLE.id:
             raise
         return None
 
 
-def mirror_sample_findings(services: Services, count: int, progress: Progress) -> Iterator[Finding]:
+def mirror_sample_findings(config: Config, kafka: KafkaAdmin, count: int, progress: Progress) -> Iterator[Finding]:
     """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables.  Skips tables that the
     mirror cannot write: other checks report them.  Raises ChsinkError when the catalog or Kafka cannot be read.
     """
@@ -219,13 +220,12 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
     check_installed()
     from chsink.mirror.opening import open_mirror  # needs the packages
 
-    config = services.config
     policy = config.errors.on_bad_value
-    readable = open_mirror(config, services.kafka).readable()
+    readable = open_mirror(config, kafka).readable()
     with closing(open_sampler(config)) as sampler:
         for topic in config.mirror.topics:
             seen, total = [Misfits(config.errors.on_tombstone not in {"bad", "delete"}) for _ in readable[topic]], 0
-            for records in sampled(services, sampler, topic, count, progress):
+            for records in sampled(kafka, sampler, topic, count, progress):
                 total += records.num_rows
                 for misfits, (_, columns) in zip(seen, readable[topic], strict=True):
                     misfits.add(columns.decode(records).bad, records)
@@ -238,19 +238,19 @@ def mirror_sample_findings(services: Services, count: int, progress: Progress) -
 
 
 def sampled(
-    services: Services, sampler: Sampler, topic: str, count: int, progress: Progress = lambda *_: None
+    kafka: KafkaAdmin, sampler: Sampler, topic: str, count: int, progress: Progress = lambda *_: None
 ) -> Iterator[pa.RecordBatch]:
     """The first and last ``count`` records of each of the topic's partitions."""
-    logs = _logs(services, topic)
+    logs = _logs(kafka, topic)
     for done, (tp, log) in enumerate(logs.items()):
         progress(topic, done, len(logs))
         yield from sampler.read(tp, log, count)
     progress(topic, len(logs), len(logs))
 
 
-def _logs(services: Services, topic: str) -> dict[TopicPartition, OffsetRange]:
-    partitions = services.kafka.partitions([topic])
-    starts, ends = services.kafka.log_starts(partitions), services.kafka.log_ends(partitions)
+def _logs(kafka: KafkaAdmin, topic: str) -> dict[TopicPartition, OffsetRange]:
+    partitions = kafka.partitions([topic])
+    starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
     return {tp: OffsetRange(starts[tp], max(starts[tp], ends[tp])) for tp in partitions}
 
 

@@ -154,7 +154,7 @@ FATES = ("on_bad_value", "on_tombstone")
 
 def choice_of(pipeline: str) -> str:
     """By what the table takes its records, "" where it takes all."""
-    return _parts(pipeline).get(TABLE_BY, "")
+    return parts_of(pipeline).get(TABLE_BY, "")
 
 
 ADDED = "added_columns"
@@ -173,7 +173,7 @@ def fates_change(recorded: str, now: str) -> bool:
 
 def has_dead_letters(pipeline: str) -> bool:
     """Whether records become dead letters under this fingerprint."""
-    return any(part.startswith(f"{DEAD_LETTERS}=") for part in pipeline.split(","))
+    return DEAD_LETTERS in parts_of(pipeline)
 
 
 def forbidden_changes(recorded: str, now: str) -> list[str]:
@@ -188,7 +188,7 @@ def forbidden_changes(recorded: str, now: str) -> list[str]:
     """
     if not recorded:
         return [TABLE_BY] if choice_of(now) else []
-    were, are = _parts(recorded), _parts(now)
+    were, are = parts_of(recorded), parts_of(now)
     free = {ADDED} if _listed(were) <= _listed(are) else set()
     if has_dead_letters(recorded) and has_dead_letters(now):
         free |= {name for name in FATES if were.get(name) == "halt"}
@@ -199,7 +199,7 @@ def forbidden_changes(recorded: str, now: str) -> list[str]:
 
 def changed_parts(recorded: str, now: str) -> list[str]:
     """The names of the ``name=digest`` parts in which two fingerprints differ."""
-    then_by, now_by = _parts(recorded), _parts(now)
+    then_by, now_by = parts_of(recorded), parts_of(now)
     return [name for name in {**then_by, **now_by} if then_by.get(name) != now_by.get(name)]
 
 
@@ -207,7 +207,8 @@ def _listed(parts: Mapping[str, str]) -> set[str]:
     return set(filter(None, parts.get(ADDED, "").split(":")))
 
 
-def _parts(pipeline: str) -> dict[str, str]:
+def parts_of(pipeline: str) -> dict[str, str]:
+    """A fingerprint's parts: name → digest."""
     return dict(part.partition("=")[::2] for part in pipeline.split(","))
 
 

@@ -425,7 +425,7 @@ class Driver:
 
     def _layout(self, key: StateKey, record: StateRecord) -> str:
         """The recorded layout.  HaltError CHS-312 when it is not stored."""
-        layout = self.ledger.owner.layout(record.sent.layout)
+        layout = self.ledger.layout(record.sent.layout)
         if layout is None:
             raise halts.LAYOUT_LOST(tp=key.topic_partition, table=key.table, layout=record.sent.layout)
         return layout

@@ -68,6 +68,10 @@ class Ledger:
         """Our epoch."""
         return self.owner.epoch
 
+    def layout(self, fingerprint: str) -> str | None:
+        """The shard layout with this fingerprint, as our claim keeps it, or None."""
+        return self.owner.layout(fingerprint)
+
     # --- claiming -------------------------------------------------------------------------------------------------
 
     def claim(self, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chsink.cli.example import DEFAULT_ROOT, next_steps
-from chsink.cli.output import Commands, JsonOption, print_json, print_table, progress
+from chsink.cli.output import JsonOption, command_group, print_json, print_table, progress
 from chsink.errors import local
 
 if TYPE_CHECKING:
     from chsink.embedded.dev import DevStack
 
-dev = typer.Typer(
-    name="dev",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Run Kafka, ZooKeeper, ClickHouse and a Schema Registry on this machine.",
-)
+dev = command_group("dev", help="Run Kafka, ZooKeeper, ClickHouse and a Schema Registry on this machine.")
 
 RootOption = Annotated[Path, typer.Option("--root", help="Folder of the services' data.", metavar="FOLDER")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,10 +10,10 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import (
-    Commands,
     JsonOption,
     YesOption,
     check_answerable,
+    command_group,
     confirm,
     print_json,
     print_table,
@@ -29,14 +28,7 @@ if TYPE_CHECKING:
     from chsink.dlq.where import Where
     from chsink.replay.report import ReplayReport
 
-dlq = typer.Typer(
-    name="dlq",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="List dead letters, show one, or replay them into their tables.",
-)
+dlq = command_group("dlq", help="List dead letters, show one, or replay them into their tables.")
 COLUMNS = ("topic", "partition", "offset", "table", "column", "error_id", "replayed", "reason")
 LEFT = ("topic", "partition", "offset", "table", "column", "why")
 WhereOption = Annotated[
@@ -142,7 +134,7 @@ def replay(  # noqa: PLR0917 - options of a command
     wanted = _where(conditions, loaded)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as opened:
-        replaying = open_replay(opened, _reading())
+        replaying = open_replay(opened.clickhouse, opened.store, opened.kafka, _reading())
         if dry_run or not yes:
             report = replaying.survey(wanted)
             _print_report(report, as_json=as_json)

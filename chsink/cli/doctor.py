@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,29 +85,47 @@ def _counted(number: int, severity: str) -> str:
 
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     from chsink.checks import all_findings, mirror_findings
+    from chsink.clock import SystemClock
     from chsink.connect import connected
+    from chsink.findings import guarded
+    from chsink.kafka.admin import open_admin
+    from chsink.observe.logs import configure
+    from chsink.sample import mirror_sample_findings, sample_findings
+    from chsink.spark.checks import configured_checkpoint_findings, java_findings
+    from chsink.versions import package_findings
+
+    configure(config.observe.log_format, "error")
+    yield from guarded("Java", java_findings)
+    count = sample or 0
+    if config.clickhouse_section is None:
+        kafka = open_admin(config)
+        findings = chain(package_findings(), mirror_findings(config, kafka, SystemClock()))
+        samples = [lambda: mirror_sample_findings(config, kafka, count, _progress)]
+        yield from _with_samples(findings, [] if sample is None else samples)
+        return
+    with connected(config) as services:
+        kafka = services.kafka
+        of_mirror = mirror_findings(services.config, kafka, services.clock)
+        findings = chain(all_findings(services), of_mirror, configured_checkpoint_findings(services))
+        samples = [lambda: sample_findings(services.clickhouse, kafka, count, _progress)]
+        if config.mirror.enabled:
+            samples.append(lambda: mirror_sample_findings(config, kafka, count, _progress))
+        yield from _with_samples(findings, [] if sample is None else samples)
+
+
+def _with_samples(findings: Iterable[Finding], samples: Iterable[Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:
+    """The findings, then those of the samples if all services answer: these would only fail for the same reason."""
     from chsink.errors.preflight import LOGIN_REFUSED
     from chsink.errors.services import CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE
     from chsink.findings import Severity, guarded
-    from chsink.observe.logs import configure
-    from chsink.spark.checks import configured_checkpoint_findings, java_findings
 
     no_answer = {entry.id for entry in (LOGIN_REFUSED, CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE)}
-    configure(config.observe.log_format, "error")
-    yield from guarded("Java", java_findings)
-    with connected(config) as services:
-        away = False
-        for finding in chain(
-            all_findings(services), mirror_findings(services), configured_checkpoint_findings(services)
-        ):
-            away |= finding.id in no_answer and finding.severity is Severity.ERROR
-            yield finding
-        if sample is not None and not away:  # it would only fail for the same reason
-            from chsink.sample import mirror_sample_findings, sample_findings
-
-            yield from guarded("the sample", lambda: sample_findings(services, sample, _progress))
-            if config.mirror.enabled:
-                yield from guarded("the sample", lambda: mirror_sample_findings(services, sample, _progress))
+    away = False
+    for finding in findings:
+        away |= finding.id in no_answer and finding.severity is Severity.ERROR
+        yield finding
+    for sample in [] if away else samples:
+        yield from guarded("the sample", sample)
 
 
 def _progress(topic: str, done: int, total: int) -> None:

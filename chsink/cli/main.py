@@ -6,7 +6,6 @@ A command lives in its own module, which imports Spark, Arrow and the clients in
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -17,7 +16,7 @@ from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
-from chsink.cli.output import Commands
+from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
 from chsink.cli.state import state
@@ -25,15 +24,7 @@ from chsink.cli.status import status
 from chsink.cli.validate import validate
 from chsink.cli.verify import verify
 
-app = typer.Typer(
-    name="chsink",
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = command_group("chsink", add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def _print_version(asked: bool) -> None:

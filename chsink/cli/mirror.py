@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,10 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import (
-    Commands,
     JsonOption,
     YesOption,
     check_answerable,
+    command_group,
     confirm,
     print_json,
     print_owner,
@@ -24,14 +23,7 @@ from chsink.cli.output import (
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
-mirror = typer.Typer(
-    name="mirror",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Run the Iceberg mirror alone, show it, or resolve its halts.",
-)
+mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, or resolve its halts.")
 
 QUESTIONS = {
     "reread": "Let the mirror read again what these tables lack?",

@@ -56,6 +56,19 @@ class Commands(TyperGroup):
             raise typer.Exit(error.exit_code) from error
 
 
+def command_group(name: str, **more: Any) -> typer.Typer:
+    """The application, or a group of its commands; ``more`` are typer's own options."""
+    marked: Any = "rich" if sys.stdout.isatty() else None
+    return typer.Typer(
+        name=name,
+        cls=Commands,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=marked,
+        **more,
+    )
+
+
 def report(error: ChsinkError, *, as_json: bool) -> None:
     """Print an error, with every problem it holds."""
     if as_json:

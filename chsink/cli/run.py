@@ -68,6 +68,7 @@ def run(
     report_to_log(context, log_format(config, assignments))
     checked = load_config(config, assignments)
     checked.required_checkpoint()
+    checked.required_clickhouse()
     run_on_spark(checked, config, jars, both=True)
 
 

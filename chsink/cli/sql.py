@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
-from chsink.cli.output import Commands, JsonOption, print_json
+from chsink.cli.output import JsonOption, command_group, print_json
 from chsink.errors import job_file
 
 if TYPE_CHECKING:
     from chsink.tables.statements import Statement
 
-sql = typer.Typer(
-    name="sql",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Print SQL for a job. Runs nothing.",
-)
+sql = command_group("sql", help="Print SQL for a job. Runs nothing.")
 
 
 @sql.callback()
@@ -137,7 +129,7 @@ def new_tables(
     loaded = load_config(config, assignments)
     configure(loaded.observe.log_format, "error")
     with connected(loaded) as services:
-        made = list(statements(services, topics or []))
+        made = list(statements(services.config, services.kafka, topics or []))
     _print(made, as_json=as_json)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -11,10 +10,10 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import (
-    Commands,
     JsonOption,
     YesOption,
     check_answerable,
+    command_group,
     confirm,
     print_json,
     print_owner,
@@ -24,20 +23,14 @@ from chsink.cli.output import (
 from chsink.config import Config
 
 if TYPE_CHECKING:
+    from chsink.clickhouse.cluster import Cluster
     from chsink.connect import Services
     from chsink.recovery.change import Change
     from chsink.recovery.decide import Verdict
     from chsink.recovery.recover import Recovered
-    from chsink.statemachine.records import StateKey, StateRecord
+    from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
-state = typer.Typer(
-    name="state",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
-    help="Show the recorded state; resolve, reset or recover it manually.",
-)
+state = command_group("state", help="Show the recorded state; resolve, reset or recover it manually.")
 
 PATIENCE_S = 5
 QUESTIONS: Mapping[str, str] = {
@@ -103,7 +96,7 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
     from chsink.recovery.show import state_document
 
     with _services(_impatient(load_config(config, assignments))) as services:
-        document = state_document(services)
+        document = state_document(services.clickhouse, services.store)
     if as_json:
         print_json(document)
         return
@@ -147,19 +140,18 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     verdict = _chosen(landed=landed, resend=resend, expired=expired, lost=lost)
     check_answerable(as_json=as_json, answered=yes)
-    from chsink.clickhouse.landing import present_fingerprint
-    from chsink.formats.pipeline import Untouched
     from chsink.recovery.decide import plan_resolve
 
     with _services(_impatient(load_config(config, assignments))) as services:
-        bare = Untouched(services.config.kafka.isolation_level)
         change = plan_resolve(
-            services,
+            services.clickhouse,
+            services.store,
+            services.kafka,
             topic,
             partitions or [],
             verdict,
             table=_canonical(services, table),
-            pipeline=lambda leads: pipeline or present_fingerprint(services.clickhouse, leads, bare),
+            pipeline=_pipeline_of(services.clickhouse, pipeline),
             senders_gone=senders_gone,
             say=progress,
         )
@@ -193,7 +185,9 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
-        change = plan_reset(services, topic, partitions or [], table=_canonical(services, table))
+        change = plan_reset(
+            services.clickhouse, services.store, topic, partitions or [], table=_canonical(services, table)
+        )
         _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 
 
@@ -236,13 +230,15 @@ def recover(  # noqa: PLR0917 - options of a command
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--accept-holes") from None
     with _services(load_config(config, assignments)) as services:
-        found = survey(services, typer.echo, accepted, replace=replace)
+        services.take_up_topics()  # of the brokers: nothing recorded is trusted here
+        clickhouse, store = services.clickhouse, services.store
+        found = survey(clickhouse, store, services.kafka, typer.echo, accepted, replace=replace)
         raise_all([one.refusal for one in found if one.refusal is not None])
         _print_found(found)
         if not found:
             return
         confirm("Write this state?", yes=yes)
-        _print_records(write(services, found))
+        _print_records(write(clickhouse, store, found))
 
 
 def _print_found(found: Sequence[Recovered]) -> None:
@@ -280,6 +276,15 @@ def _chosen(**verdicts: bool) -> Verdict:
     return cast("Verdict", chosen[0])
 
 
+def _pipeline_of(clickhouse: Cluster, known: str | None) -> Callable[[TopicTable], str]:
+    """The fingerprint of the next start: ``known``, or that of a stream that nothing transforms."""
+    from chsink.clickhouse.landing import present_fingerprint
+    from chsink.formats.pipeline import Untouched
+
+    bare = Untouched(clickhouse.config.kafka.isolation_level)
+    return lambda leads: known or present_fingerprint(clickhouse, leads, bare)
+
+
 def _canonical(services: Services, table: str | None) -> str | None:
     return None if table is None else services.config.canonical(table)
 
@@ -288,7 +293,7 @@ def _confirm_and_carry_out(services: Services, change: Change, command: str, *, 
     from chsink.recovery.change import carry_out
 
     if as_json:
-        written = carry_out(services, change, command)
+        written = carry_out(services.clickhouse, services.store, change, command)
         print_json({"does": change.says, "before": _documents(change.found), "after": _documents(written)})
         return
     typer.echo("now:")
@@ -296,7 +301,7 @@ def _confirm_and_carry_out(services: Services, change: Change, command: str, *, 
     for sentence in change.says:
         typer.echo(f"- {sentence}")
     confirm(QUESTIONS[command], yes=yes)
-    written = carry_out(services, change, command)
+    written = carry_out(services.clickhouse, services.store, change, command)
     if command in DONE:
         typer.echo(f"done: {DONE[command]}")
         return
@@ -336,7 +341,7 @@ def _impatient(config: Config) -> Config:
     """A person is waiting: stop soon waiting for a server that does not respond."""
     clickhouse = config.clickhouse
     shorter = {"retry_for_s": min(clickhouse.retry_for_s, PATIENCE_S)}
-    return config.model_copy(update={"clickhouse": clickhouse.model_copy(update=shorter)})
+    return config.model_copy(update={"clickhouse_section": clickhouse.model_copy(update=shorter)})
 
 
 def _services(config: Config) -> AbstractContextManager[Services]:

@@ -45,15 +45,17 @@ def validate(
 
 
 def _summary(config: Config) -> str:
+    mirrored = f"mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}"
+    if config.clickhouse_section is None:
+        return f"sink {config.sink.name}, {_count(len(config.mirror.topics), 'topic')} {mirrored}, without ClickHouse"
     named = config.expanded(())
     tables = {named.table_of(route).canonical for route in named.routes}
     patterns = sum(section.topic_pattern is not None for section in config.route_sections)
     matched = f" and the topics of {_count(patterns, 'pattern')}" if patterns else ""
     shards = len(config.clickhouse.endpoints)
-    mirrored = f", mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}" if config.mirror.enabled else ""
     return (
         f"sink {config.sink.name}, {_count(len(named.topics), 'topic')} to {_count(len(tables), 'table')}{matched} "
-        f"on {_count(shards, 'shard')}, state in {config.state.store}{mirrored}"
+        f"on {_count(shards, 'shard')}, state in {config.state.store}{f', {mirrored}' if config.mirror.enabled else ''}"
     )
 
 

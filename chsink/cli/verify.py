@@ -105,7 +105,7 @@ def read_report(config: Config, selection: Selection) -> Report:
 
     configure(config.observe.log_format, "error")
     with connected(config) as services:
-        audit = plan(services, selection)
+        audit = plan(services.clickhouse, services.store, services.kafka, selection)
         with _progress(audit.offsets) as progress:
             return audit.run(progress)
 

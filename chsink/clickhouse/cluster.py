@@ -1,19 +1,16 @@
-"""The ClickHouse side of one configuration: its shards, the routed tables on them, and what those remember.
-
-Nothing is connected before it is asked for; :meth:`Cluster.close` ends all of it.
-"""
+"""The ClickHouse side of one configuration: its shards, the routed tables on them, and what those remember."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Final
 
 from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Connection
+from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import TargetTable, read_table, read_tables
@@ -31,32 +28,25 @@ WHOLE_TABLE_S: Final = 3_600.0
 
 
 class Cluster:
-    """Shards, targets and layouts of a configuration."""
+    """Shards, targets and layouts of one configuration.  A table stays as it was described at first use;
+    :meth:`anew` makes a cluster that asks again.
+    """
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, connections: Connections) -> None:
         self.config = config
         self.clock = clock
-        self._closing = ExitStack()
-        self._open: dict[tuple[tuple[str, ...], float], ClickHouseClient] = {}
+        self._connections = connections
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
         self._tables: dict[ClickHouseClient, dict[TableName, TargetTable]] = {}
 
-    @cached_property
+    def anew(self, config: Config) -> Cluster:
+        """The same servers, whose tables may have been altered.  ``config`` differs in its routes only."""
+        return Cluster(config, self.clock, self._connections)
+
+    @property
     def access(self) -> Connection:
         """Connection settings of the first shard; other shards differ in their URLs only."""
-        ch = self.config.clickhouse
-        return Connection(
-            urls=ch.endpoints[0].urls,
-            user=ch.user,
-            password=ch.password.get_secret_value(),
-            ca_file=ch.tls.ca_file,
-            cert_file=ch.tls.cert_file,
-            key_file=ch.tls.key_file,
-            verify=ch.tls.verify,
-            compression=ch.compression,
-            connect_timeout_s=ch.connect_timeout_s,
-            send_receive_timeout_s=ch.insert_timeout_s,
-        )
+        return self._connections.access
 
     @cached_property
     def clients(self) -> tuple[ClickHouseClient, ...]:
@@ -69,23 +59,12 @@ class Cluster:
         return tuple(self.client(e.urls, WHOLE_TABLE_S) for e in self.config.clickhouse.endpoints)
 
     def client(self, urls: Sequence[str], answer_within_s: float | None = None) -> ClickHouseClient:
-        """The client of these replicas; a statement may take as long as an insert, or ``answer_within_s``.
-
-        The same one for whoever asks: a job asks at each start after an error or an altered table, and keeps running.
-        """
-        at = tuple(urls), answer_within_s or self.access.send_receive_timeout_s
-        if at not in self._open:
-            self._open[at] = client = ClickHouseClient(replace(self.access, urls=at[0], send_receive_timeout_s=at[1]))
-            self._closing.callback(client.close)
-        return self._open[at]
+        """See :class:`chsink.clickhouse.connections.Connections`."""
+        return self._connections.client(urls, answer_within_s)
 
     def servers(self, shards: Iterable[ShardTable]) -> list[ClickHouseClient]:
         """Every replica that is listed: each of them may still be busy with an insert whose sender is gone."""
         return [self.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]
-
-    def close(self) -> None:
-        """Release every connection that was made."""
-        self._closing.close()
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -98,14 +77,6 @@ class Cluster:
     def routes(self) -> dict[TopicTable, Route]:
         """The routes by topic and table, as state records name them."""
         return {(r.topic, self.config.table_of(r).canonical): r for r in self.config.routes}
-
-    def refresh(self, config: Config) -> None:
-        """Forget the descriptions: the tables may have been altered.  ``config`` differs in its routes only."""
-        self.config = config
-        self._described.clear()
-        self._tables.clear()
-        for name in ("targets", "routes", "letters"):
-            vars(self).pop(name, None)
 
     @cached_property
     def letters(self) -> ShardTable | None:
@@ -122,9 +93,7 @@ class Cluster:
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
 
     def described(self, route: Route) -> RoutedTable:
-        """The route's table, as each shard described it at first use, or after :meth:`refresh`.  Topics that share a
-        table share its description.
-        """
+        """The route's table, as each shard described it at first use.  Topics may share a table and its description."""
         name, databases = self.config.table_of(route).canonical, self.config.databases_of(route)
         known = self._described.get((name, databases))
         if known is None:
@@ -187,10 +156,10 @@ class Cluster:
         """Every route's layout: fingerprint → JSON."""
         return {layout.fingerprint(): layout.to_json() for layout in map(self.layout, self.config.routes)}
 
-    def window(self, stored_layout: Callable[[str], str | None]) -> DedupWindow:
+    def window(self, stored_layout: Callable[[str], str | None] = lambda _: None) -> DedupWindow:
         """What the target tables remember, on the present shards and on those of layouts that records still name.
 
-        ``stored_layout`` gives a layout by its fingerprint (``Owner.layout``).
+        ``stored_layout`` gives such a layout by its fingerprint; by default, none is known.
         """
         present = set(self.layouts)
         by_name = {target.name: target for target in self.targets.values()}

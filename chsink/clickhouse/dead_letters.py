@@ -12,15 +12,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from chsink.batch.model import Assignment
-from chsink.clickhouse.probe import Presence, Rows, has_more, lacks, presence, rows_after, rows_of, rows_there
+from chsink.clickhouse.kept import Refusals, ShardRange
+from chsink.clickhouse.probe import rows_of
 from chsink.clickhouse.table import TargetTable
-from chsink.errors import ChsinkError, halts
+from chsink.errors import halts
 from chsink.ports import BlockWriter, InsertResult
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import StateKey
 from chsink.statemachine.tokens import letters_token
 
 NOTHING = InsertResult(0, 0, 0)
+_OF_LETTERS = Refusals(*[halts.DEAD_LETTERS_INCOMPLETE] * 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +43,10 @@ class TableLetters:
         self, assignment: Assignment, chunk: int, offsets: OffsetRange, letters: pa.RecordBatch
     ) -> InsertResult:
         """See :class:`chsink.dlq.letters.Delivery`."""
-        key, record = assignment.key, assignment.record
-        if record.doubt.probe and self._are_there(assignment, offsets, letters):
+        key, place = assignment.key, ShardRange(assignment, self.place, self.writer, _OF_LETTERS)
+        if place.already_there(offsets, letters):
             return NOTHING
-        token = letters_token(key, record, chunk)
+        token = letters_token(key, assignment.record, chunk)
         result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
-        self._check_kept(assignment, offsets, letters)
+        place.check_kept(offsets, rows_of(letters))
         return result
-
-    def _are_there(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> bool:
-        """Halts if only some of them are."""
-        there = rows_there(assignment, self.place, self.writer, offsets)
-        found = presence(letters, there)
-        if found is Presence.PARTIAL:
-            raise _incomplete(assignment.key, offsets, letters, there)
-        return found is Presence.COMPLETE
-
-    def _check_kept(self, assignment: Assignment, offsets: OffsetRange, letters: pa.RecordBatch) -> None:
-        """Halts unless the table has the dead letters once, as far as somebody has to look."""
-        there = rows_after(assignment, self.place, self.writer, offsets)
-        if there is None:
-            return
-        sent = rows_of(letters)
-        if lacks(sent, there) or (assignment.alone and has_more(sent, there)):
-            raise _incomplete(assignment.key, offsets, letters, there)
-
-
-def _incomplete(key: StateKey, offsets: OffsetRange, letters: pa.RecordBatch, there: Rows) -> ChsinkError:
-    found = {"there": sum(there.values()), "rows": letters.num_rows}
-    return halts.DEAD_LETTERS_INCOMPLETE(tp=key.topic_partition, offsets=offsets, **found)

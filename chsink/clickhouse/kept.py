@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,38 @@ import pyarrow.compute as pc
 
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
-from chsink.clickhouse.probe import OFFSET, WORD, Rows, has_more, lacks, rows_after, rows_of
-from chsink.errors import halts
+from chsink.clickhouse.probe import (
+    OFFSET,
+    WORD,
+    Presence,
+    Rows,
+    has_more,
+    lacks,
+    presence,
+    rows_after,
+    rows_of,
+    rows_there,
+)
+from chsink.errors import ChsinkError, halts
+from chsink.errors.entry import Entry
 from chsink.ports import BlockWriter, Word
 from chsink.statemachine.ranges import OffsetRange
 
 NOTHING: Final = Word(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What is raised about rows of which the table holds a part, lacks some after they were sent, or holds too many."""
+
+    incomplete: Entry
+    dropped: Entry
+    stored_again: Entry
+
+
+OF_PIECES: Final = Refusals(
+    incomplete=halts.PIECE_INCOMPLETE, dropped=halts.PIECE_DROPPED, stored_again=halts.PIECE_STORED_AGAIN
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +62,33 @@ class ShardRange:
     assignment: Assignment
     shard: int
     writer: BlockWriter
+    refusals: Refusals = OF_PIECES
+
+    def already_there(self, offsets: OffsetRange, piece: pa.RecordBatch) -> bool:
+        """Whether the whole piece of the chunk is in the table, if tokens cannot be trusted.  Halts if a part is."""
+        if not self.assignment.record.doubt.probe:
+            return False
+        there = rows_there(self.assignment, self.shard, self.writer, offsets)
+        found = presence(piece, there)
+        if found is Presence.PARTIAL:
+            raise self._refused(self.refusals.incomplete, offsets, rows_of(piece), there)
+        return found is Presence.COMPLETE
+
+    def check_kept(self, offsets: OffsetRange, sent: Rows) -> None:
+        """Halts unless the table has each of these rows of the chunk once, as far as somebody has to look."""
+        there = rows_after(self.assignment, self.shard, self.writer, offsets)
+        if there is None:
+            return
+        if lacks(sent, there):
+            raise self._refused(self.refusals.dropped, offsets, sent, there)
+        if self.assignment.alone and has_more(sent, there):
+            raise self._refused(self.refusals.stored_again, offsets, sent, there)
+
+    def _refused(self, entry: Entry, offsets: OffsetRange, sent: Rows, there: Rows) -> ChsinkError:
+        key = self.assignment.key
+        known = {"tp": key.topic_partition, "offsets": offsets, "shard": self.shard, "table": key.table}
+        known |= {"there": sum(there.values()), "rows": sum(sent.values())}
+        return entry(**{name: known[name] for name in entry.parameters})
 
 
 @dataclass(slots=True)
@@ -49,7 +102,7 @@ class SentAgain:
         """The piece of the next chunk."""
         words = _words(piece)
         if words is None:
-            check_kept(self.place, offsets, rows_of(piece))
+            self.place.check_kept(offsets, rows_of(piece))
         else:
             self.pieces.append((offsets, words))
 
@@ -64,7 +117,7 @@ class SentAgain:
             return
         for offsets, words in self.pieces:
             if not all(_each_once(bits, there.get(word, NOTHING)) for word, bits in words.items()):
-                check_kept(at, offsets, {o: 1 for word, bits in words.items() for o in _offsets(word, bits)})
+                at.check_kept(offsets, {o: 1 for word, bits in words.items() for o in _offsets(word, bits)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +134,7 @@ class Kept:
         name = str(assignment.key), place.shard
         if assignment.record.doubt.probe or name not in self._sent:
             self._sent[name] = SentAgain(place)
-            check_kept(place, offsets, rows_of(piece))
+            place.check_kept(offsets, rows_of(piece))
         else:
             self._sent[name].add(offsets, piece)
 
@@ -89,24 +142,6 @@ class Kept:
         """HaltError unless all is there once that was not looked for yet."""
         for sent in self._sent.values():
             sent.check()
-
-
-def check_kept(place: ShardRange, offsets: OffsetRange, sent: Rows) -> None:
-    """Halts unless the table has each of these rows of the chunk once, as far as somebody has to look."""
-    there = rows_after(place.assignment, place.shard, place.writer, offsets)
-    if there is None:
-        return
-    if lacks(sent, there):
-        raise halts.PIECE_DROPPED(**named(place, offsets, sent, there))
-    if place.assignment.alone and has_more(sent, there):
-        raise halts.PIECE_STORED_AGAIN(**named(place, offsets, sent, there))
-
-
-def named(place: ShardRange, offsets: OffsetRange, sent: Rows, there: Rows) -> dict[str, Any]:
-    """A piece and what is there of it, for an error."""
-    key = place.assignment.key
-    where = {"tp": key.topic_partition, "offsets": offsets, "shard": place.shard, "table": key.table}
-    return {**where, "there": sum(there.values()), "rows": sum(sent.values())}
 
 
 def _words(piece: pa.RecordBatch) -> dict[int, int] | None:

@@ -75,7 +75,7 @@ def assemble(  # noqa: PLR0917 - all that a sink is made of
     config = cluster.config
     check_stream(cluster, stream)
     ledger = new_ledger(cluster, store, driver_name())
-    window = cluster.window(lambda name: ledger.owner.layout(name))  # noqa: PLW0108 - there is no owner yet
+    window = cluster.window(ledger.layout)
     decoders = {leads: decoder(cluster, leads, stream) for leads in cluster.targets}
     pipelines = Pipelines(decoders, stream, window.shards, letters_part(cluster), growing(cluster))
     destinations = []
@@ -107,7 +107,7 @@ def assemble(  # noqa: PLR0917 - all that a sink is made of
             list_deleted=lists,
         )
 
-    tasks = PieceTasks(cluster, kafka, pipelines, lambda: dict(ledger.owner.layouts))
+    tasks = PieceTasks(cluster, kafka, pipelines, ledger)
     from_first = config.kafka.starting_offsets == "earliest"
     return Lanes([driver(lane) for lane in range(len(lanes))], from_first), tasks
 
@@ -119,16 +119,15 @@ class PieceTasks:
     cluster: Cluster
     kafka: KafkaCluster
     pipelines: Pipelines
-    layouts: Callable[[], Mapping[str, str]]
-    """The layouts that are kept, by fingerprint: of the configuration, and of ranges in doubt."""
+    ledger: Ledger
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What the decoders of all routes read, together, what layouts hash of the record itself, and what dead letters
-        hold.
+        """What the decoders of all routes read, together, what layouts (of the configuration, and of ranges in doubt)
+        hash of the record itself, and what dead letters hold.
         """
         decoded = [f for d in self.pipelines.decoders.values() for f in d.record_fields]
-        hashed = {k for text in self.layouts().values() for k in Layout.from_json(text).hashed}
+        hashed = {k for _, text in self.ledger.owner.layouts for k in Layout.from_json(text).hashed}
         keys = [METADATA_COLUMNS[k].source for k in SHARD_TYPES if k in hashed]
         kept = RECORD_FIELDS if self.cluster.config.keeps_records else ()
         return tuple(dict.fromkeys((*IDENTITY_FIELDS, *decoded, *keys, *kept)))

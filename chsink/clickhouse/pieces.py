@@ -21,9 +21,9 @@ from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
-from chsink.clickhouse.kept import Kept, ShardRange, named
+from chsink.clickhouse.kept import Kept, ShardRange
 from chsink.clickhouse.look_ahead import LookAhead
-from chsink.clickhouse.probe import Presence, only_of, presence, rows_of, rows_there
+from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown import SAMPLE, FieldWatch
@@ -34,7 +34,7 @@ from chsink.dlq.fates import Fates, Rejected
 from chsink.dlq.letters import Delivery, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
-from chsink.errors import ChsinkError, halts, values
+from chsink.errors import ChsinkError, values
 from chsink.formats.announced import with_columns
 from chsink.formats.chosen import own_records
 from chsink.formats.pipeline import grows
@@ -154,7 +154,7 @@ def _insert(
     unproven: set[str] = set()
     for piece in pieces:
         place = ShardRange(assignment, piece.shard, writer)
-        if assignment.record.doubt.probe and _already_there(piece, chunk.offsets, place):
+        if place.already_there(chunk.offsets, piece.batch):
             unproven.update(_views(piece, writer))
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
@@ -162,15 +162,6 @@ def _insert(
         kept.sent(place, chunk.offsets, piece.batch)
         sent.append(result)
     return sent, unproven
-
-
-def _already_there(piece: Piece, offsets: OffsetRange, place: ShardRange) -> bool:
-    """Whether the whole piece is in the table, if tokens cannot be trusted.  Halts if only a part of it is."""
-    there = rows_there(place.assignment, place.shard, place.writer, offsets)
-    found = presence(piece.batch, there)
-    if found is Presence.PARTIAL:
-        raise halts.PIECE_INCOMPLETE(**named(place, offsets, rows_of(piece.batch), there))
-    return found is Presence.COMPLETE
 
 
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:

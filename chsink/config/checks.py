@@ -37,6 +37,8 @@ def contradictions(sections: Mapping[str, Any]) -> Problems:
     if "route_sections" in sections and "routes" not in sections:
         routes, _ = Routing(sections["route_sections"], frozenset()).routes()
         sections = {**sections, "routes": tuple(routes)}
+    if sections.get("clickhouse_section") is not None:
+        sections = {**sections, "clickhouse": sections["clickhouse_section"]}
     for check in CHECKS:
         needed = inspect.signature(check).parameters
         if needed.keys() <= sections.keys():
@@ -49,10 +51,18 @@ def routing_of(route_sections: tuple[RouteSection, ...], dead_letters: DeadLette
     return Routing(route_sections, frozenset(topic for topic in topics if topic is not None))
 
 
+def records_land(
+    clickhouse_section: ClickHouse | None, route_sections: tuple[RouteSection, ...], mirror: Mirror
+) -> Problems:
+    """There are `[clickhouse]` and routes to it.  An enabled mirror needs neither."""
+    if clickhouse_section is None and not mirror.enabled:
+        yield problem("clickhouse", job_file.MISSING_KEY(advice="add a section [clickhouse]"))
+    if not route_sections and not (clickhouse_section is None and mirror.enabled):
+        yield problem("route", job_file.NO_ROUTE())
+
+
 def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
     """A route sets exactly one of its topic keys and one of its table keys, and every placeholder has a value."""
-    if not route_sections:
-        yield problem("route", job_file.NO_ROUTE())
     for index, route in enumerate(route_sections):
         keys = [key for key in ("topic", "topics", "topic_pattern") if getattr(route, key)]
         if not keys:
@@ -301,7 +311,11 @@ def deletes_have_keys(errors: Errors, routes: tuple[Route, ...]) -> Problems:
 
 
 def dead_letters_of_the_mirror(
-    errors: Errors, dead_letters: DeadLetters, mirror: Mirror, route_sections: tuple[RouteSection, ...]
+    errors: Errors,
+    dead_letters: DeadLetters,
+    mirror: Mirror,
+    route_sections: tuple[RouteSection, ...],
+    clickhouse_section: ClickHouse | None,
 ) -> Problems:
     """The mirror neither reads nor writes the topic of dead letters.  If bad records become dead letters, every topic
     of the mirror has a route to ClickHouse too: only that side writes dead letters.
@@ -309,12 +323,13 @@ def dead_letters_of_the_mirror(
     if dead_letters.topic in {mirror.control_topic, *mirror.topics} and mirror.enabled:
         yield problem("dead_letters.topic", job_file.DEAD_LETTERS_TOPIC_READ())
     routing = routing_of(route_sections, dead_letters, mirror)
-    alone = [topic for topic in mirror.topics if not routing.covers(topic)]
+    alone = [topic for topic in mirror.topics if clickhouse_section is None or not routing.covers(topic)]
     if mirror.enabled and alone and "dead_letter" in (errors.on_bad_value, errors.on_tombstone):
         yield problem("mirror.route", job_file.MIRROR_WITHOUT_DEAD_LETTERS(topic=alone[0]))
 
 
 CHECKS: tuple[Callable[..., Problems], ...] = (
+    records_land,
     routes_are_whole,
     one_route_per_table,
     topics_are_named_once,

@@ -62,8 +62,8 @@ class Config(Section):
 
     sink: SinkSection
     kafka: Kafka
-    route_sections: Annotated[tuple[RouteSection, ...], AsTuple] = Field(alias="route")
-    clickhouse: ClickHouse
+    route_sections: Annotated[tuple[RouteSection, ...], AsTuple] = Field(default=(), alias="route")
+    clickhouse_section: ClickHouse | None = Field(default=None, alias="clickhouse")
     state: AnyStore = KeeperMap()
     tables: Tables = Field(default=Tables(), alias="schema")
     errors: Errors = Errors()
@@ -130,6 +130,11 @@ class Config(Section):
         if config.topic_pattern is None:
             config._routes = tuple(config._routing.routes()[0])
         return config
+
+    @property
+    def clickhouse(self) -> ClickHouse:
+        """``[clickhouse]``, which all commands but the mirror's need."""
+        return self.required_clickhouse()
 
     # --- routes -------------------------------------------------------------------------------------------------------
 
@@ -281,6 +286,12 @@ class Config(Section):
         if not self.mirror.enabled:
             raise InvalidConfigError([problem("mirror.enabled", job_file.NO_MIRROR())])
         return self.mirror
+
+    def required_clickhouse(self) -> ClickHouse:
+        """``[clickhouse]``.  Raises InvalidConfigError CHS-112 where the job file describes a mirror alone."""
+        if self.clickhouse_section is None:
+            raise InvalidConfigError([problem("clickhouse", job_file.NO_CLICKHOUSE())])
+        return self.clickhouse_section
 
     def mirror_checkpoint(self) -> str:
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""

@@ -31,7 +31,8 @@ def settings(config: Config) -> list[Setting]:
     """Every value of the configuration, in the order of the model, defaults included."""
     whole = flat_items(config.model_dump(by_alias=True))
     brief = dict(flat_items(config.model_dump(by_alias=True, exclude_defaults=True)))  # for the tables in lists
-    return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in whole if value != {}]
+    shown = [(key, value) for key, value in whole if value != {} and (value is not None or "." in key)]
+    return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in shown]
 
 
 def _plain(value: object, key: str) -> Any:

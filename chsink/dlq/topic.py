@@ -23,7 +23,6 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink import failpoints
 from chsink.batch.model import Assignment
@@ -87,11 +86,8 @@ class _Open:
         """Fence every older sender, then read the group.  Raises KafkaException."""
         self._tp = tp = key.topic_partition
         self._consumer = Consumer(consumer_options(place.options, place.group_of(key.table)))
-        self._group = self._consumer.consumer_group_metadata()
         self._producer = _producer(place, key)
-        found = group_offsets(self._consumer, [tp], place.timeout_s)[tp]
-        self.offset = found.offset if found.offset >= 0 else None
-        self.note = found.metadata or ""
+        self.offset, self.note = group_offsets(self._consumer, [tp], place.timeout_s)[tp]
 
     def close(self) -> None:
         """Release the connections; an open transaction is ended by the next sender, or by Kafka."""
@@ -100,8 +96,7 @@ class _Open:
     def send(self, letters: list[dict[str, Any]], end: int, life: Life) -> None:
         """The letters and the group's offset in one transaction.  Raises KafkaException."""
         self._producer.begin(letters)
-        moved = ClientPartition(self._tp.topic, self._tp.partition, end, str(life))
-        self._producer.move([moved], self._group)
+        self._producer.move(self._consumer, {self._tp: end}, str(life))
         failpoints.reach("task.in_dead_letters")
         self._producer.commit()
         self.remember(end, life)

@@ -422,6 +422,15 @@ NO_MIRROR = config(
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
 )
 
+# --- CHS-112
+
+NO_CLICKHOUSE = config(
+    "CHS-112",
+    "it is missing: this job file describes an Iceberg mirror alone, and this command needs ClickHouse",
+    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve` or `chsink doctor`, which need none; to "
+    "land the records in ClickHouse too, add [clickhouse] with its endpoints, and a [[route]] for each topic",
+)
+
 # --- CHS-115
 
 NO_DEAD_LETTERS = config(
@@ -444,8 +453,8 @@ DEAD_LETTERS_TABLE_TAKEN = config(
 MIRROR_WITHOUT_DEAD_LETTERS = config(
     "CHS-115",
     "topic {topic} lands in Iceberg only, and the Iceberg mirror keeps no dead letters",
-    'add a [[route]] for the topic; or set errors.on_bad_value to "skip" or "halt", and errors.on_tombstone to "skip" '
-    'or "bad"',
+    'add a [[route]] for the topic, and [clickhouse] if it is missing; or set errors.on_bad_value to "skip" or "halt", '
+    'and errors.on_tombstone to "skip" or "bad"',
 )
 TWO_DEAD_LETTERS = config(
     "CHS-115",

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from chsink.decode.columns import Column
 from chsink.formats.decoders import KAFKA_COLUMNS
 from chsink.ports import Decoder, StreamShape
-from chsink.statemachine.table import ADDED, DEAD_LETTERS, TABLE_BY
+from chsink.statemachine.table import ADDED, DEAD_LETTERS, TABLE_BY, parts_of
 
 TRANSFORM = "transform"
 """The name of the fingerprint's part for the transform."""
@@ -84,7 +84,7 @@ def _whole_choice(choice: object, stream: StreamShape) -> object:
 
 def part_of(fingerprint: str, name: str) -> str:
     """The value of the fingerprint's part ``name``; "" if it has no such part."""
-    return dict(part.partition("=")[::2] for part in fingerprint.split(",")).get(name, "")
+    return parts_of(fingerprint).get(name, "")
 
 
 def digest_of(value: object) -> str:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
@@ -81,10 +81,12 @@ class TransactionalProducer:
             return False
         return True
 
-    def move(self, offsets: Sequence[ClientPartition], group: Any) -> None:
-        """Set the group's offsets when the transaction commits.  ``group`` is the metadata of one of its consumers."""
+    def move(self, consumer: Consumer, offsets: Mapping[TopicPartition, int], note: str) -> None:
+        """Set the offsets of the consumer's group, each with the note, when the transaction commits."""
+        moved = [ClientPartition(tp.topic, tp.partition, offset, note) for tp, offset in offsets.items()]
         with _client_errors():
-            self._producer.send_offsets_to_transaction(list(offsets), group, self._timeout_s)
+            group = consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(moved, group, self._timeout_s)
 
     def commit(self) -> None:
         """Make the messages visible and move the group.  A KafkaException means unknown, unless the error says more."""
@@ -119,13 +121,23 @@ def consumer_options(options: Mapping[str, str], group: str) -> dict[str, Any]:
     }
 
 
+class GroupOffset(NamedTuple):
+    """``offset`` is None where the group has none; ``note`` is what was stored with it."""
+
+    offset: int | None
+    note: str
+
+
 def group_offsets(
     consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
-) -> dict[TopicPartition, ClientPartition]:
-    """The offset and note of each topic-partition in the consumer's group.  Raises KafkaException."""
+) -> dict[TopicPartition, GroupOffset]:
+    """What the consumer's group has for each topic-partition.  Raises KafkaException."""
     asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
     found = consumer.committed(asked, timeout=timeout_s)
     for each in found:
         if each.error is not None:
             raise KafkaException(each.error)
-    return {TopicPartition(f.topic, f.partition): f for f in found}
+    return {
+        TopicPartition(f.topic, f.partition): GroupOffset(f.offset if f.offset >= 0 else None, f.metadata or "")
+        for f in found
+    }

@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from chsink import failpoints
-from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets
+from chsink.kafka.transactions import GroupOffset, TransactionalProducer, consumer_options, group_offsets
 from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
 
@@ -112,7 +112,6 @@ class ControlSender:
         self._names = names
         self._role = "coordinator" if group == names.control_group else "worker"
         self._consumer = _of_process(tuple(sorted(names.options.items())), group)
-        self._group = self._consumer.consumer_group_metadata()
         try:
             self._producer = TransactionalProducer(
                 {**names.options, "linger.ms": 0},
@@ -135,18 +134,17 @@ class ControlSender:
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
-        return _committed(self._consumer, tps, self._names.timeout_s)
+        return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
 
         Raises :class:`Fenced`, :class:`NotSent`, :class:`ControlUnanswered`.
         """
-        moved = [ClientPartition(tp.topic, tp.partition, offset, self.note) for tp, offset in offsets.items()]
         try:
             self._producer.begin({"value": value, "key": key} for value in values)
-            if moved:
-                self._producer.move(moved, self._group)
+            if offsets:
+                self._producer.move(self._consumer, offsets, self.note)
         except KafkaException as error:
             raise self._aborted(error) from error
         if values:  # a start that settles the group reports nothing
@@ -205,25 +203,14 @@ class GroupOffsets:
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
-        return _committed(self._consumer, tps, self._timeout_s)
+        return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._timeout_s).items()}
 
     def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
-        return _notes(self._consumer, tps, self._timeout_s)
+        return {tp: found.note for tp, found in _asked(self._consumer, tps, self._timeout_s).items()}
 
 
-def _committed(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, int | None]:
-    found = _asked(consumer, tps, timeout_s)
-    return {tp: f.offset if f.offset >= 0 else None for tp, f in found.items()}
-
-
-def _notes(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, str]:
-    return {tp: f.metadata or "" for tp, f in _asked(consumer, tps, timeout_s).items()}
-
-
-def _asked(
-    consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float
-) -> dict[TopicPartition, ClientPartition]:
+def _asked(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, GroupOffset]:
     try:
         return group_offsets(consumer, tps, timeout_s)
     except KafkaException as error:

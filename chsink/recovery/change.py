@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.batch.ledger import Ledger, read_owner, read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
-from chsink.connect import Services
 from chsink.driver_name import driver_name
 from chsink.errors import halts
+from chsink.ports import StateStore
 from chsink.recovery.replays import stop_replays
 from chsink.statemachine.records import StateKey, StateRecord
 
@@ -29,14 +30,14 @@ class Change:
     resets: bool = False
 
 
-def carry_out(services: Services, change: Change, command: str) -> dict[StateKey, StateRecord]:
+def carry_out(clickhouse: Cluster, store: StateStore, change: Change, command: str) -> dict[StateKey, StateRecord]:
     """Claim the sink and write.  Returns the new records.
 
     Raises FencedError when somebody else claims meanwhile, PreflightError CHS-323 when a record is not the shown one,
     and CHS-338 when a replay of it is in doubt.
     """
-    replays = stop_replays(services, change.found) if change.resets else None
-    ledger = claim(services, command, change.found, resets=change.resets)
+    replays = stop_replays(clickhouse, store, change.found) if change.resets else None
+    ledger = claim(clickhouse, store, command, change.found, resets=change.resets)
     for key, shown in change.found.items():
         check_unchanged(key, shown, ledger.records[key])
     if replays is not None:
@@ -47,24 +48,25 @@ def carry_out(services: Services, change: Change, command: str) -> dict[StateKey
     return written
 
 
-def claim(services: Services, command: str, keys: Iterable[StateKey], *, resets: bool = False) -> Ledger:
+def claim(
+    clickhouse: Cluster, store: StateStore, command: str, keys: Iterable[StateKey], *, resets: bool = False
+) -> Ledger:
     """Own the sink, with a row for every key, under a name that a fenced driver will show."""
     name = f"`chsink state {command}` on {driver_name()}"
-    ledger = new_ledger(services.clickhouse, services.store, name, resets=resets)
-    ledger.claim(keys, services.clickhouse.layouts)
+    ledger = new_ledger(clickhouse, store, name, resets=resets)
+    ledger.claim(keys, clickhouse.layouts)
     return ledger
 
 
 def find(
-    services: Services, topic: str, partitions: Collection[int], table: str | None = None
+    store: StateStore, sink: str, topic: str, partitions: Collection[int], table: str | None = None
 ) -> dict[StateKey, StateRecord]:
     """The records of a topic, or of these partitions.  PreflightError CHS-320 when one has none."""
-    sink = services.config.sink.name
-    if read_owner(services.store, sink) is None:
+    if read_owner(store, sink) is None:
         raise halts.NO_STATE(sink=sink)
     found = {
         k: r
-        for k, r in sorted(read_records(services.store, sink).items())
+        for k, r in sorted(read_records(store, sink).items())
         if k.topic == topic and (not partitions or k.partition in partitions) and table in (None, k.table)
     }
     missing = sorted(set(partitions) - {k.partition for k in found})

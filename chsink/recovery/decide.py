@@ -11,10 +11,12 @@ from functools import partial
 from typing import Literal
 
 from chsink.batch.halts import asking_target
-from chsink.connect import Services
+from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import raise_all
+from chsink.kafka.admin import KafkaAdmin
+from chsink.ports import StateStore
 from chsink.recovery.change import Change, Make, find
 from chsink.recovery.landed_rows import (
     LandedRows,
@@ -51,16 +53,19 @@ Doubtful = Mapping[StateKey, StateRecord]
 Say = Callable[[str], None]
 
 
-def plan_reset(services: Services, topic: str, partitions: Collection[int], *, table: str | None = None) -> Change:
+def plan_reset(
+    clickhouse: Cluster, store: StateStore, topic: str, partitions: Collection[int], *, table: str | None = None
+) -> Change:
     """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic; without ``table``, for
     all of its tables.  PreflightError CHS-338 where a replay of dead letters is in doubt.
     """
-    found = find(services, topic, partitions, table)
-    check_settled(services, found)
+    sink = clickhouse.config.sink.name
+    found = find(store, sink, topic, partitions, table)
+    check_settled(store, sink, found)
     tables = sorted({key.table for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
-    skipping = [SKIPPING] if services.config.kafka.starting_offsets == "latest" else []
+    skipping = [SKIPPING] if clickhouse.config.kafka.starting_offsets == "latest" else []
     says = (
         (
             f"the recorded ranges of {topic} ({len({key.partition for key in found})} partitions) in "
@@ -68,23 +73,21 @@ def plan_reset(services: Services, topic: str, partitions: Collection[int], *, t
         ),
         (
             "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
-            f"{services.config.kafka.starting_offsets!r}"
+            f"{clickhouse.config.kafka.starting_offsets!r}"
         ),
         *skipping,
-        *_says_chosen(services, topic, partitions, found),
+        *_says_chosen(found, find(store, sink, topic, partitions)),
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
-    return Change(found, says, {key: partial(_reset, services, key) for key in found}, resets=True)
+    return Change(found, says, {key: partial(_reset, clickhouse, store, key) for key in found}, resets=True)
 
 
-def _says_chosen(
-    services: Services, topic: str, partitions: Collection[int], found: Mapping[StateKey, StateRecord]
-) -> Iterator[str]:
+def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateKey, StateRecord]) -> Iterator[str]:
     """Where the topic's records name their table, and not all of its tables start over."""
-    others = {k: r for k, r in find(services, topic, partitions).items() if k not in found}
+    others = {k: r for k, r in of_topic.items() if k not in found}
     tables = sorted({k.table for k, r in others.items() if choice_of(r.sent.pipeline)})
     if tables:
         yield (
@@ -93,25 +96,29 @@ def _says_chosen(
         )
 
 
-def _reset(services: Services, key: StateKey, record: StateRecord, epoch: int, attempt: str) -> StateRecord:
+def _reset(  # noqa: PLR0917 - two ports, and what a Make takes
+    clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord, epoch: int, attempt: str
+) -> StateRecord:
     if record.in_doubt:  # its rows would come after a person deleted those that are there
-        _wait_where_possible(services, key, record)
+        _wait_where_possible(clickhouse, store, key, record)
     return writes.reset(record, epoch=epoch, attempt=attempt)
 
 
-def _wait_where_possible(services: Services, key: StateKey, record: StateRecord) -> None:
+def _wait_where_possible(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> None:
     """The range's inserts have ended, but for those of a server that is gone."""
-    if not services.clickhouse.is_routed(key):
+    if not clickhouse.is_routed(key):
         return
     try:
-        wait_for_inserts(services, key, record)
+        wait_for_inserts(clickhouse, store, key, record)
     except ChsinkError as error:
         if error.name == STILL_INSERTING.name:
             raise
 
 
-def plan_resolve(
-    services: Services,
+def plan_resolve(  # noqa: PLR0917 - three ports, and what is decided about
+    clickhouse: Cluster,
+    store: StateStore,
+    kafka: KafkaAdmin,
     topic: str,
     partitions: Collection[int],
     verdict: Verdict,
@@ -130,38 +137,34 @@ def plan_resolve(
     CHS-322 when a range cannot or must not be sent again, or its rows cannot be counted; with ``expired`` CHS-322 for a
     range of an earlier topic.  The other verdicts are a person's word, and hold where a server of the range is gone.
     """
-    doubtful = _in_doubt(services, topic, partitions, table)
-    seen = dict(_count_all(services, doubtful, say))
+    doubtful = _in_doubt(store, clickhouse.config.sink.name, topic, partitions, table)
+    seen = dict(_count_all(clickhouse, store, doubtful, say))
     if verdict == "resend":
-        _check_resend(services, doubtful, seen, pipeline, senders_gone=senders_gone)
+        _check_resend(clickhouse, kafka, doubtful, seen, pipeline, senders_gone=senders_gone)
     if verdict == "expired":
-        _check_same_topic(services, doubtful)
+        _check_same_topic(kafka, doubtful)
     says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
     if verdict == "lost":
         says.append(GAP_IN_BATCH)
     views = sorted({view for one in seen.values() for view in one.views})
     if verdict == "landed" and views:
         says.append(VIEWS_MAY_LACK.format(", ".join(views)))
+    make: dict[StateKey, Make]
     if verdict == "resend":
         present = pipeline(next(iter(doubtful)).topic_table)
-        most = _most(services, next(iter(doubtful)).table) // len(doubtful)
-        says += _says_again(services, views, _with_other_letters(doubtful, present))
-    make: dict[StateKey, Make] = {}
-    for key in doubtful:
-        match verdict:
-            case "landed":
-                make[key] = partial(_landed, services, key, seen[key])
-            case "lost":
-                make[key] = _lost
-            case "expired":
-                make[key] = _expired
-            case "resend":
-                make[key] = partial(_resend, services, key, _named(services, key, present), max(1, most))
+        most = max(1, _most(clickhouse, next(iter(doubtful)).table) // len(doubtful))
+        says += _says_again(clickhouse, views, _with_other_letters(doubtful, present))
+        resend = partial(_resend, clickhouse, store, kafka)
+        make = {key: partial(resend, key, _named(clickhouse, key, present), most) for key in doubtful}
+    elif verdict == "landed":
+        make = {key: partial(_landed, clickhouse, store, key, seen[key]) for key in doubtful}
+    else:
+        make = dict.fromkeys(doubtful, _lost if verdict == "lost" else _expired)
     return Change(doubtful, (*says, "a job that runs on this sink is fenced: it stops with CHS-801"), make)
 
 
-def _in_doubt(services: Services, topic: str, partitions: Collection[int], table: str | None) -> Doubtful:
-    doubtful = {k: r for k, r in find(services, topic, partitions, table).items() if r.phase is Phase.BEFORE}
+def _in_doubt(store: StateStore, sink: str, topic: str, partitions: Collection[int], table: str | None) -> Doubtful:
+    doubtful = {k: r for k, r in find(store, sink, topic, partitions, table).items() if r.phase is Phase.BEFORE}
     settled = sorted(set(partitions) - {k.partition for k in doubtful})
     if settled or not doubtful:
         raise halts.NOTHING_IN_DOUBT(tp=", ".join(str(TopicPartition(topic, p)) for p in settled) or topic)
@@ -171,10 +174,12 @@ def _in_doubt(services: Services, topic: str, partitions: Collection[int], table
     return doubtful
 
 
-def _count_all(services: Services, doubtful: Doubtful, say: Say) -> Iterator[tuple[StateKey, LandedRows]]:
+def _count_all(
+    clickhouse: Cluster, store: StateStore, doubtful: Doubtful, say: Say
+) -> Iterator[tuple[StateKey, LandedRows]]:
     for number, (key, record) in enumerate(doubtful.items(), 1):
         say(f"counting rows: {key.topic_partition} {record.range} ({number} of {len(doubtful)})")
-        yield key, count_landed_rows(services, key, record)
+        yield key, count_landed_rows(clickhouse, store, key, record)
 
 
 def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows) -> Iterator[str]:
@@ -199,7 +204,7 @@ def _with_other_letters(doubtful: Doubtful, present: str) -> Doubtful:
     }
 
 
-def _says_again(services: Services, views: Sequence[str], moved: Doubtful) -> Iterator[str]:
+def _says_again(clickhouse: Cluster, views: Sequence[str], moved: Doubtful) -> Iterator[str]:
     """What else receives a range again: dependent views, a topic of dead letters, from which nobody can delete, and
     another place of dead letters than the one that may hold those of the ranges ``moved``.
     """
@@ -207,17 +212,23 @@ def _says_again(services: Services, views: Sequence[str], moved: Doubtful) -> It
         yield OTHER_PLACE.format(_ranges(moved))
     if views:
         yield f"these dependent views receive the rows again; delete what they hold of them first: {', '.join(views)}"
-    topic = services.config.dead_letters.topic
-    if topic is not None and services.config.keeps_dead_letters:
+    topic = clickhouse.config.dead_letters.topic
+    if topic is not None and clickhouse.config.keeps_dead_letters:
         yield f"dead letters of these ranges are delivered again to topic {topic}"
 
 
-def _landed(  # noqa: PLR0917 - the last three are given by who carries it out
-    services: Services, key: StateKey, seen: LandedRows, record: StateRecord, epoch: int, attempt: str
+def _landed(  # noqa: PLR0917 - what was seen in the table, and what a Make takes
+    clickhouse: Cluster,
+    store: StateStore,
+    key: StateKey,
+    seen: LandedRows,
+    record: StateRecord,
+    epoch: int,
+    attempt: str,
 ) -> StateRecord:
     """A person has looked: what was there then must be there now, and nothing may be on its way."""
-    _wait_where_possible(services, key, record)
-    now = count_landed_rows(services, key, record)
+    _wait_where_possible(clickhouse, store, key, record)
+    now = count_landed_rows(clickhouse, store, key, record)
     if seen.rows is not None and now.rows is not None and seen.count != now.count:
         where = {"tp": key.topic_partition, "range": record.range, "table": key.table}
         raise halts.ROWS_CHANGED(**where, before=seen.count, now=now.count)
@@ -233,45 +244,49 @@ def _expired(record: StateRecord, epoch: int, attempt: str) -> StateRecord:
 
 
 def _resend(  # noqa: PLR0917 - the last three are given by who carries it out
-    services: Services, key: StateKey, pipeline: str, chunks: int, record: StateRecord, epoch: int, attempt: str
+    clickhouse: Cluster,
+    store: StateStore,
+    kafka: KafkaAdmin,
+    key: StateKey,
+    pipeline: str,
+    chunks: int,
+    record: StateRecord,
+    epoch: int,
+    attempt: str,
 ) -> StateRecord:
-    wait_for_inserts(services, key, record)  # after the claim: from now on no older driver begins one
-    one, ids = {key: record}, services.kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
-    refused = list(_unreadable(services, one))
-    refused = refused or _rows_refused(services, one, {key: count_landed_rows(services, key, record)})
+    wait_for_inserts(clickhouse, store, key, record)  # after the claim: from now on no older driver begins one
+    one, ids = {key: record}, kafka.topic_ids([key.topic])  # before its log is asked: it may be recreated
+    refused = list(_unreadable(kafka, one))
+    refused = refused or _rows_refused(clickhouse, one, {key: count_landed_rows(clickhouse, store, key, record)})
     raise_all(refused)
-    window = services.clickhouse.window(lambda _: None)
+    window = clickhouse.window()
     with asking_target():
         marks = window.marks([key.table])[key.table]
         if not pipeline:  # whoever names it adds the mark of the dead letters
             marks = marks[: len(window.shards(key.table, None))]
-    chunk_offsets = services.config.clickhouse.chunk_offsets
+    chunk_offsets = clickhouse.config.clickhouse.chunk_offsets
     said = writes.Announcement(
         ids[key.topic],
-        Sending(
-            chunk_offsets,
-            services.clickhouse.layout(services.clickhouse.routes[key.topic_table]).fingerprint(),
-            pipeline,
-        ),
-        Seen(services.clock.now_ms(), marks),
+        Sending(chunk_offsets, clickhouse.layout(clickhouse.routes[key.topic_table]).fingerprint(), pipeline),
+        Seen(clickhouse.clock.now_ms(), marks),
     )
     return writes.resend(record, said, most=chunks * chunk_offsets, epoch=epoch, attempt=attempt)
 
 
-def _named(services: Services, key: StateKey, present: str) -> str:
+def _named(clickhouse: Cluster, key: StateKey, present: str) -> str:
     """Nothing of the range is there, and its tokens will be new: the next start may send it by any pipeline, so none
     is named.  But tables that share a topic-partition are compared by theirs.
     """
-    return present if services.clickhouse.routes[key.topic_table].choice else ""
+    return present if clickhouse.routes[key.topic_table].choice else ""
 
 
-def _most(services: Services, table: str) -> int:
+def _most(clickhouse: Cluster, table: str) -> int:
     """How many chunks may be announced again: the chunk size may be smaller now, and the table remembers so many.
 
     Where it remembers nothing, its window must be raised before the next start, but not before this command: of the
     range as it is recorded, chsink would rely on tokens that are forgotten.
     """
-    window = services.clickhouse.window(lambda _: None)
+    window = clickhouse.window()
     with asking_target():
         forgets = any(place.table.window_blocks == 0 for place in window.places(table, None))
         return 1 if forgets else window.room(table).chunks
@@ -281,7 +296,8 @@ def _most(services: Services, table: str) -> int:
 
 
 def _check_resend(
-    services: Services,
+    clickhouse: Cluster,
+    kafka: KafkaAdmin,
     doubtful: Doubtful,
     seen: Mapping[StateKey, LandedRows],
     pipeline: Callable[[TopicTable], str],
@@ -290,33 +306,31 @@ def _check_resend(
 ) -> None:
     """A range may be resent only if it can be read, no other process can still send it, and none of it is there."""
     refused = [
-        halts.RESEND_NOT_ROUTED(tp=k.topic_partition, table=k.table)
-        for k in doubtful
-        if not services.clickhouse.is_routed(k)
+        halts.RESEND_NOT_ROUTED(tp=k.topic_partition, table=k.table) for k in doubtful if not clickhouse.is_routed(k)
     ]
     refused = refused or [
         halts.RESEND_OTHER_RECORDS(tp=k.topic_partition, range=r.range, table=k.table)
         for k, r in doubtful.items()
-        if (TABLE_BY in r.sent.pipeline or services.clickhouse.routes[k.topic_table].choice)
+        if (TABLE_BY in r.sent.pipeline or clickhouse.routes[k.topic_table].choice)
         and TABLE_BY in changed_parts(r.sent.pipeline, pipeline(k.topic_table))
     ]
-    refused = refused or list(_unreadable(services, doubtful))
+    refused = refused or list(_unreadable(kafka, doubtful))
     refused = refused or [
         halts.RESEND_LETTERS_UNKNOWN(tp=k.topic_partition, range=r.range)
         for k, r in doubtful.items()
-        if has_dead_letters(r.sent.pipeline) and not services.config.keeps_dead_letters
+        if has_dead_letters(r.sent.pipeline) and not clickhouse.config.keeps_dead_letters
     ]
     # last: nobody is to delete rows of what cannot be sent again
-    refused = refused or _rows_refused(services, doubtful, seen)
+    refused = refused or _rows_refused(clickhouse, doubtful, seen)
     raise_all(refused)
     if not senders_gone:
         raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
 
 
-def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]:
+def _unreadable(kafka: KafkaAdmin, doubtful: Doubtful) -> Iterator[ChsinkError]:
     tps = [k.topic_partition for k in doubtful]
-    ids = services.kafka.topic_ids({tp.topic for tp in tps})
-    starts, ends = services.kafka.log_starts(tps), services.kafka.log_ends(tps)
+    ids = kafka.topic_ids({tp.topic for tp in tps})
+    starts, ends = kafka.log_starts(tps), kafka.log_ends(tps)
     for key, record in doubtful.items():
         tp = key.topic_partition
         if record.life.topic_id is not None and ids[key.topic] is None:
@@ -328,7 +342,7 @@ def _unreadable(services: Services, doubtful: Doubtful) -> Iterator[ChsinkError]
             )
 
 
-def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
+def _rows_refused(clickhouse: Cluster, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]) -> list[ChsinkError]:
     """The errors for ranges that must not be sent again, because the table holds rows of them."""
     refused: list[ChsinkError] = []
     for key, record in doubtful.items():
@@ -346,14 +360,14 @@ def _rows_refused(services: Services, doubtful: Doubtful, seen: Mapping[StateKey
             delete = delete_statement(those) + also_from(views)
             table, where = next(iter(those)).table, "on each shard"
             refused.append(entry(table=table, rows=rows, ranges=_ranges(those), where=where, delete=delete))
-    return [*refused, *_letters_refused(services, doubtful, seen)]
+    return [*refused, *_letters_refused(clickhouse, doubtful, seen)]
 
 
 def _letters_refused(
-    services: Services, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]
+    clickhouse: Cluster, doubtful: Doubtful, seen: Mapping[StateKey, LandedRows]
 ) -> Iterator[ChsinkError]:
     """The errors for ranges that have dead letters already: under new tokens, these would be there twice."""
-    kept = services.clickhouse.letters
+    kept = clickhouse.letters
     those = {k: r for k, r in doubtful.items() if seen[k].letters}
     if kept is not None and those:
         table = kept.table.canonical
@@ -366,9 +380,9 @@ def _letters_refused(
         )
 
 
-def _check_same_topic(services: Services, doubtful: Doubtful) -> None:
+def _check_same_topic(kafka: KafkaAdmin, doubtful: Doubtful) -> None:
     """Kafka holds nothing of a range whose topic was deleted: the next start would halt again."""
-    ids = services.kafka.topic_ids({k.topic for k in doubtful})
+    ids = kafka.topic_ids({k.topic for k in doubtful})
     other = {k: r for k, r in doubtful.items() if r.is_of_another(ids[k.topic])}
     if other:
         raise halts.EXPIRED_NOT_HELD(ranges=_ranges(other))

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.mutations import check_none_deleting
 from chsink.clickhouse.probe import count_rows, dependent_views, only_of
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
-from chsink.connect import Services
 from chsink.errors import ChsinkError
 from chsink.notation.sql import quote_string, quote_table
+from chsink.ports import StateStore
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
 
@@ -51,24 +52,24 @@ class LandedRows:
         return f"{self.table} holds {self.rows} rows of it now{kept}"
 
 
-def count_landed_rows(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
+def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> LandedRows:
     """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
-    if not services.clickhouse.is_routed(key):
+    if not clickhouse.is_routed(key):
         return LandedRows(key.table, routed=False)
     try:
-        target = services.clickhouse.target(services.clickhouse.routes[key.topic_table])
-        shards = _recorded(services, key, record)[1]
+        target = clickhouse.target(clickhouse.routes[key.topic_table])
+        shards = _recorded(clickhouse, store, key, record)[1]
         with asking_target():
-            views, tp, kept = tuple(views_of(shards)), key.topic_partition, services.clickhouse.letters
+            views, tp, kept = tuple(views_of(shards)), key.topic_partition, clickhouse.letters
             letters = 0
             if kept is not None:
-                held = kept.reader(services.clock, copies=TWICE)
+                held = kept.reader(clickhouse.clock, copies=TWICE)
                 letters = count_rows(held, kept.table.canonical, tp, record.range, only_of(key))
             if not shards or not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
             rows = 0
             for shard in shards:
-                reader = shard.reader(services.clock, copies=TWICE)
+                reader = shard.reader(clickhouse.clock, copies=TWICE)
                 check_none_deleting(reader, shard.table)
                 rows += count_rows(reader, shard.table.canonical, tp, record.range)
             return LandedRows(key.table, rows, None, views, letters)
@@ -76,18 +77,18 @@ def count_landed_rows(services: Services, key: StateKey, record: StateRecord) ->
         return LandedRows(key.table, trouble=error)
 
 
-def wait_for_inserts(services: Services, key: StateKey, record: StateRecord) -> None:
+def wait_for_inserts(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> None:
     """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
-    window, shards = _recorded(services, key, record)
+    window, shards = _recorded(clickhouse, store, key, record)
     with asking_target():
-        window.wait_for_inserts(key, record, services.clickhouse.servers(shards))
+        window.wait_for_inserts(key, record, clickhouse.servers(shards))
 
 
-def wait_for_any_insert(services: Services, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
+def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
     """The same for all ranges of a topic."""
-    window = services.clickhouse.window(lambda _: None)
+    window = clickhouse.window()
     with asking_target():
-        for server in services.clickhouse.servers(shards):
+        for server in clickhouse.servers(shards):
             window.wait_for_tokens(topic_head(sink, topic), topic, server)
 
 
@@ -121,10 +122,12 @@ def also_from(views: Sequence[str]) -> str:
     return f"; also remove the rows of these offsets from the targets of its views: {', '.join(views)}" if views else ""
 
 
-def _recorded(services: Services, key: StateKey, record: StateRecord) -> tuple[DedupWindow, Sequence[ShardTable]]:
+def _recorded(
+    clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord
+) -> tuple[DedupWindow, Sequence[ShardTable]]:
     """The table on the shards of the recorded layout, none where that is not known."""
-    owner = read_owner(services.store, key.sink)
-    window = services.clickhouse.window(owner.layout if owner is not None else lambda _: None)
+    owner = read_owner(store, key.sink)
+    window = clickhouse.window(owner.layout if owner is not None else lambda _: None)
     if owner is None or owner.layout(record.sent.layout) is None:
         return window, ()
     with asking_target():

@@ -25,6 +25,7 @@ import numpy as np
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import decoder, fates_of, letters_topic, present_fingerprint
 from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.pieces import by_shard
@@ -32,21 +33,20 @@ from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import KEEPING, TargetTable
-from chsink.connect import Services
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.formats.pipeline import Untouched
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import Queries
+from chsink.ports import Queries, StateStore
 from chsink.recovery.accepted import Accepted, in_words, option_for, runs_of
 from chsink.recovery.change import check_unchanged, claim
 from chsink.recovery.explained import NONE, Means, Prepare, Told, explain, first_halting, shards_of
 from chsink.recovery.landed import SLICE, Extent, Place, extent, holes, present
 from chsink.recovery.landed_rows import also_from, views_of, wait_for_any_insert
 from chsink.recovery.letters import Delivered
-from chsink.recovery.unread import first_unread
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine import writes
 from chsink.statemachine.chunks import chunk_count
@@ -92,22 +92,22 @@ class Recovered:
     delivered: int = 0
 
 
-def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = False) -> list[Recovered]:
+def survey(
+    clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, say: Say, accepted: Accepted, *, replace: bool = False
+) -> list[Recovered]:
     """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
     recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
     Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
     """
-    if services.config.topic_pattern:
-        services.take_up_topics()  # of the brokers: nothing recorded is trusted here
-    stored = read_records(services.store, services.config.sink.name)
+    stored = read_records(store, clickhouse.config.sink.name)
     known = {key: record for key, record in stored.items() if record.phase is not Phase.EMPTY}
     found: list[Recovered] = []
     refused: list[ChsinkError] = []
-    reader = open_exact_reader(services.config, lambda tp: services.kafka.log_starts([tp])[tp])
+    reader = open_exact_reader(clickhouse.config, lambda tp: kafka.log_starts([tp])[tp])
     with closing(reader):
-        look = _Look(services, say, reader, Delivered(letters_topic(services.config)), known)
-        for target in services.clickhouse.targets.values():
+        look = _Look(clickhouse, kafka, say, reader, Delivered(letters_topic(clickhouse.config)), known)
+        for target in clickhouse.targets.values():
             of_table, of_keys = look.survey(target, accepted, replace=replace)
             refused += of_table
             found += of_keys
@@ -120,7 +120,8 @@ def survey(services: Services, say: Say, accepted: Accepted, *, replace: bool = 
 class _Look:
     """What one survey reads with; ``known`` is what the store holds of the sink."""
 
-    services: Services
+    clickhouse: Cluster
+    kafka: KafkaAdmin
     say: Say
     reader: ExactReader
     delivered: Delivered
@@ -130,20 +131,20 @@ class _Look:
         self, target: RoutedTable, accepted: Accepted, *, replace: bool
     ) -> tuple[list[ChsinkError], list[Recovered]]:
         """Why the table proves nothing, and what was found for each of its topic-partitions."""
-        services, sink = self.services, self.services.config.sink.name
-        keys = [StateKey(sink, tp.topic, tp.partition, target.name) for tp in services.kafka.partitions([target.topic])]
+        clickhouse, sink = self.clickhouse, self.clickhouse.config.sink.name
+        keys = [StateKey(sink, tp.topic, tp.partition, target.name) for tp in self.kafka.partitions([target.topic])]
         recorded = {k: self.known[k] for k in keys if k in self.known}
-        stale = _stale(services, target, recorded, accepted) if replace else set()
+        stale = _stale(clickhouse, target, recorded, accepted) if replace else set()
         todo = [k for k in keys if k not in recorded or k in stale]
         others = {k: r for k, r in recorded.items() if replace and k not in todo}
         kept = {k: r for k, r in others.items() if _may_have_lost_rows(target, r, accepted)}
         if todo or kept:
-            wait_for_any_insert(services, sink, target.topic, target.shards)
+            wait_for_any_insert(clickhouse, sink, target.topic, target.shards)
         refused: list[ChsinkError] = []
         found: list[Recovered] = []
         if todo:
             with asking_target():
-                refused += _refusals(services, target, accepted)
+                refused += _refusals(clickhouse, target, accepted)
         means = self._means(target)
         for key in todo:
             with asking_target():
@@ -154,9 +155,9 @@ class _Look:
         return refused, [*found, *(self._kept(key, record, means) for key, record in kept.items())]
 
     def _means(self, target: RoutedTable) -> Means:
-        route = self.services.clickhouse.routes[target.topic, target.name]
-        prepare = preparing(self.services, target)
-        return Means(prepare, fates_of(self.services.config.errors), route.choice is not None)
+        route = self.clickhouse.routes[target.topic, target.name]
+        prepare = preparing(self.clickhouse, target)
+        return Means(prepare, fates_of(self.clickhouse.config.errors), route.choice is not None)
 
     def _kept(self, key: StateKey, record: StateRecord, means: Means) -> Recovered:
         means = changed(means, letters=self.delivered.of(key))
@@ -172,18 +173,18 @@ class _Look:
         """The other tables among which ``table_by`` spreads the records of the topic-partition, if none of them all has
         state.  If one has, it says where the others begin (:func:`chsink.statemachine.choices.joining`).
         """
-        cluster = self.services.clickhouse
+        cluster = self.clickhouse
         sharing = [leads for leads, r in cluster.routes.items() if leads[0] == key.topic and r.choice is not None]
         told = any(k.topic_partition == key.topic_partition and k.topic_table in sharing for k in self.known)
         others = [] if told or key.topic_table not in sharing else [leads for leads in sharing if leads[1] != key.table]
         return [cluster.targets[leads] for leads in others if cluster.targets[leads].table.shows_places]
 
 
-def preparing(services: Services, target: RoutedTable) -> Prepare | None:
+def preparing(clickhouse: Cluster, target: RoutedTable) -> Prepare | None:
     """What a job without a transform makes of the records; None where their format does not fit the table."""
-    cluster, leads = services.clickhouse, (target.topic, target.name)
+    cluster, leads = clickhouse, (target.topic, target.name)
     try:
-        decodes = decoder(cluster, leads, Untouched(services.config.kafka.isolation_level))
+        decodes = decoder(cluster, leads, Untouched(clickhouse.config.kafka.isolation_level))
     except ChsinkError:
         return None
     layout = cluster.layout(cluster.routes[leads]).to_json()
@@ -202,7 +203,7 @@ def _say_views(target: RoutedTable, say: Say) -> None:
 
 
 def _stale(
-    services: Services, target: RoutedTable, recorded: Mapping[StateKey, StateRecord], accepted: Accepted
+    clickhouse: Cluster, target: RoutedTable, recorded: Mapping[StateKey, StateRecord], accepted: Accepted
 ) -> set[StateKey]:
     """Those whose table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
     further: rows that they left there are rows of these offsets, too.
@@ -212,8 +213,8 @@ def _stale(
     if not (recorded and target.table.shows_places):
         return set()
     with asking_target():
-        tables = _tables(services, target)
-        seen = {key: extent([*tables, *_letters(services, key)], key.topic_partition) for key in recorded}
+        tables = _tables(clickhouse, target)
+        seen = {key: extent([*tables, *_letters(clickhouse, key)], key.topic_partition) for key in recorded}
     return {
         key
         for key, record in recorded.items()
@@ -229,15 +230,15 @@ def _may_have_lost_rows(target: RoutedTable, record: StateRecord, accepted: Acce
     return target.table.shows_places and (accepted.removed or not record.in_doubt)
 
 
-def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRecord]:
+def write(clickhouse: Cluster, store: StateStore, found: list[Recovered]) -> dict[StateKey, StateRecord]:
     """Claim the sink and write the records, in one compare-and-set.  Raises the first refusal before that, CHS-323 when
     a record is not the one that was found.
     """
     for one in found:
         if one.refusal is not None:
             raise one.refusal
-    ledger = claim(services, "recover", [one.key for one in found])
-    attempt, now = ledger.attempt(), services.clock.now_ms()
+    ledger = claim(clickhouse, store, "recover", [one.key for one in found])
+    attempt, now = ledger.attempt(), clickhouse.clock.now_ms()
     changes: dict[StateKey, StateRecord] = {}
     for one in found:
         record = ledger.records[one.key]
@@ -253,32 +254,32 @@ def write(services: Services, found: list[Recovered]) -> dict[StateKey, StateRec
         changes[one.key] = writes.recovered(
             record,
             one.landed,
-            _said(services, one, now),
+            _said(clickhouse, one, now),
             incarnation=max(now // 1000, record.life.incarnation + 1),
             epoch=ledger.epoch,
             attempt=attempt,
             doubtful=None if one.doubt is None else one.doubt.range,
         )
-    delivered = Delivered(letters_topic(services.config))
+    delivered = Delivered(letters_topic(clickhouse.config))
     for one in found:  # first: a record without its group would deliver dead letters again
         delivered.move_on(one.key, changes[one.key], one.delivered)
     ledger.write(changes)
     return changes
 
 
-def _said(services: Services, one: Recovered, now: int) -> writes.Announcement:
+def _said(clickhouse: Cluster, one: Recovered, now: int) -> writes.Announcement:
     """Rows do not tell which pipeline made them.  But tables that share a topic-partition are compared by it."""
-    cluster, leads = services.clickhouse, one.key.topic_table
+    cluster, leads = clickhouse, one.key.topic_table
     route = cluster.routes[leads]
-    shape = Untouched(services.config.kafka.isolation_level)
+    shape = Untouched(clickhouse.config.kafka.isolation_level)
     pipeline = present_fingerprint(cluster, leads, shape) if route.choice is not None else ""
-    chunk_offsets = services.config.clickhouse.chunk_offsets if one.doubt is None else one.doubt.chunk_offsets
+    chunk_offsets = clickhouse.config.clickhouse.chunk_offsets if one.doubt is None else one.doubt.chunk_offsets
     return writes.Announcement(
         one.topic_id, Sending(chunk_offsets, cluster.layout(route).fingerprint(), pipeline), Seen(now)
     )
 
 
-def _refusals(services: Services, target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
+def _refusals(clickhouse: Cluster, target: RoutedTable, accepted: Accepted) -> Iterator[ChsinkError]:
     """Why rows of the table may be gone, unless that is accepted.  Raises where rows cannot be looked for at all."""
     for shard in target.shards:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
@@ -286,7 +287,7 @@ def _refusals(services: Services, target: RoutedTable, accepted: Accepted) -> It
             raise _cannot(
                 target, shard.url, f"it has no column {', '.join(sorted(missing))}", "restore the state from a backup"
             )
-        reader = shard.reader(services.clock)
+        reader = shard.reader(clickhouse.clock)
         check_none_deleting(reader, shard.table)
         why = _losing(reader, shard.table)
         if why is not None and not accepted.removed:
@@ -311,38 +312,38 @@ def _losing(reader: Queries, table: TargetTable) -> str | None:
     return f"{deletes} mutations removed rows" if deletes else None
 
 
-def _tables(services: Services, target: RoutedTable) -> list[Place]:
+def _tables(clickhouse: Cluster, target: RoutedTable) -> list[Place]:
     """The table on each shard, as a current replica holds it."""
-    return [(s.reader(services.clock, copies=TWICE), quote_table(s.table.canonical)) for s in target.shards]
+    return [(s.reader(clickhouse.clock, copies=TWICE), quote_table(s.table.canonical)) for s in target.shards]
 
 
-def _letters(services: Services, key: StateKey) -> list[Place]:
+def _letters(clickhouse: Cluster, key: StateKey) -> list[Place]:
     """The dead letters of a topic-partition, where a table holds them."""
-    letters = services.clickhouse.letters
+    letters = clickhouse.letters
     if letters is None:
         return []
     name = quote_table(letters.table.canonical)
     mine = f"SELECT {', '.join(PROBE_COLUMNS)} FROM {name} WHERE true {only_of(key)}"
-    return [(letters.reader(services.clock, copies=TWICE), f"({mine})")]
+    return [(letters.reader(clickhouse.clock, copies=TWICE), f"({mine})")]
 
 
 class _Partition:
     """The survey of one topic-partition.  ``share``: so many may be in doubt for the table at once."""
 
     def __init__(self, look: _Look, target: RoutedTable, key: StateKey, means: Means, *, share: int) -> None:
-        self._look, self._services, self._say = look, look.services, look.say
+        self._look, self._clickhouse, self._kafka, self._say = look, look.clickhouse, look.kafka, look.say
         self._target, self._key, self._means, self._share = target, key, means, share
         self._replaced = look.known.get(key)
         self._tp = key.topic_partition
-        self._tables = _tables(self._services, target)
-        self._places = [*self._tables, *_letters(self._services, key)]
+        self._tables = _tables(self._clickhouse, target)
+        self._places = [*self._tables, *_letters(self._clickhouse, key)]
         for other in look.siblings(key):
-            self._places += _tables(self._services, other)
-            self._places += _letters(self._services, changed(key, table=other.name))
+            self._places += _tables(self._clickhouse, other)
+            self._places += _letters(self._clickhouse, changed(key, table=other.name))
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
-        topic_id = self._services.kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
+        topic_id = self._kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
         seen = self._seen()
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
@@ -414,7 +415,7 @@ class _Partition:
         missing = list(holes(self._places, self._tp, seen.range, self._progress(seen)))
         if self._replaced is not None:
             return self._unaccounted(self._replaced, seen, missing)
-        if self._services.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
+        if self._clickhouse.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
             missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
         return missing
 
@@ -462,8 +463,8 @@ class _Partition:
 
     def _cut(self, span: OffsetRange, told: Told, lowest: int) -> tuple[OffsetRange, int] | str:
         """The range in doubt and the length of its chunks; or why its pieces would not be whole."""
-        cluster, chunk_offsets = self._services.clickhouse, self._services.config.clickhouse.chunk_offsets
-        window = cluster.window(lambda _: None)
+        cluster, chunk_offsets = self._clickhouse, self._clickhouse.config.clickhouse.chunk_offsets
+        window = cluster.window()
         if not all(place.table.can_probe for place in window.places(self._target.name, None)):
             return "chsink cannot look for single rows of this table"
         most = window.room(self._target.name).chunks // self._share
@@ -492,21 +493,19 @@ class _Partition:
         An open transaction is not passed over: its records may be committed later.  Nor is what Kafka has dropped: the
         next start reports it as a gap.
         """
-        if self._log_start() > after:
-            return after
         rest = OffsetRange(after, max(after, self._log_end()))
-        unread = None if rest.is_empty else self._first_unread([rest])
-        return rest.end if unread is None else unread
-
-    def _first_unread(self, ranges: list[OffsetRange]) -> int | None:
-        kafka = self._services.config.kafka
-        return first_unread(kafka.client_options(), kafka.isolation_level, self._tp, ranges)
+        for part in self._look.reader.read(self._tp, rest):
+            if part.gone:
+                return part.range.start
+            if part.records.num_rows:
+                return int(part.records.column("offset")[0].as_py())
+        return rest.end
 
     def _log_start(self) -> int:
-        return self._services.kafka.log_starts([self._tp])[self._tp]
+        return self._kafka.log_starts([self._tp])[self._tp]
 
     def _log_end(self) -> int:
-        return self._services.kafka.log_ends([self._tp])[self._tp]
+        return self._kafka.log_ends([self._tp])[self._tp]
 
     def _progress(self, seen: Extent) -> Callable[[int], None]:
         def progress(reached: int) -> None:
@@ -547,7 +546,7 @@ class _Partition:
         rows = (
             f"delete the rows from there on, on each shard: DELETE FROM {quote_table(self._target.name)} {which}{views}"
         )
-        letters = self._services.clickhouse.letters
+        letters = self._clickhouse.letters
         if letters is None:
             return rows
         name = quote_table(letters.table.canonical)

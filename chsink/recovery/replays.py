@@ -16,25 +16,26 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from chsink.batch.ledger import Ledger, read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
-from chsink.connect import Services
 from chsink.dlq.place import replay_sink
 from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.errors.several import raise_all
+from chsink.ports import StateStore
 from chsink.statemachine.records import StateKey, StateRecord
 
 
-def check_settled(services: Services, keys: Collection[StateKey]) -> None:
+def check_settled(store: StateStore, sink: str, keys: Collection[StateKey]) -> None:
     """PreflightError CHS-338 where a replay of these partitions and tables is in doubt."""
-    _check(read_records(services.store, replay_sink(services.config.sink.name)), keys)
+    _check(read_records(store, replay_sink(sink)), keys)
 
 
-def stop_replays(services: Services, keys: Collection[StateKey]) -> Ledger:
+def stop_replays(clickhouse: Cluster, store: StateStore, keys: Collection[StateKey]) -> Ledger:
     """Own the name of the sink's replays, of which none is in doubt about these.  PreflightError CHS-338 otherwise."""
-    name, sink = f"`chsink state reset` on {driver_name()}", replay_sink(services.config.sink.name)
-    ledger = new_ledger(services.clickhouse, services.store, name, sink)
-    ledger.claim([], services.clickhouse.layouts)
+    name, sink = f"`chsink state reset` on {driver_name()}", replay_sink(clickhouse.config.sink.name)
+    ledger = new_ledger(clickhouse, store, name, sink)
+    ledger.claim([], clickhouse.layouts)
     _check(ledger.records, keys)
     return ledger
 

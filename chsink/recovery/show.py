@@ -8,30 +8,31 @@ from typing import Any
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_sink
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.window import DedupWindow
-from chsink.connect import Services
 from chsink.errors import ChsinkError
+from chsink.ports import StateStore
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord
 
 
-def state_document(services: Services) -> dict[str, Any]:
+def state_document(clickhouse: Cluster, store: StateStore) -> dict[str, Any]:
     """Owner, layouts and records as one JSON object.
 
     ``window`` is what the table remembers, per shard, as (blocks, seconds or null); ``tokens`` says of a range in doubt
     whether that still holds its tokens, or why that is unknown.  Both are None where no route leads to the table.
     """
-    sink = services.config.sink.name
-    owner, records = read_sink(services.store, sink)
-    memory = _Memory(services, owner)
+    sink = clickhouse.config.sink.name
+    owner, records = read_sink(store, sink)
+    memory = _Memory(clickhouse, owner)
     return {
         "sink": sink,
-        "store": services.store.name,
+        "store": store.name,
         "owner": None
         if owner is None
         else {"driver": owner.driver, "epoch": owner.epoch, "since": moment(owner.claimed_at)},
         "layouts": {} if owner is None else dict(owner.layouts),
-        "records": [_record(k, r, services.clock.now_ms(), memory) for k, r in sorted(records.items())],
+        "records": [_record(k, r, clickhouse.clock.now_ms(), memory) for k, r in sorted(records.items())],
     }
 
 
@@ -39,21 +40,21 @@ def state_document(services: Services) -> dict[str, Any]:
 class _Memory:
     """What the target tables remember.  A query that failed once, for the tables or for a layout, is not repeated."""
 
-    services: Services
+    clickhouse: Cluster
     owner: Owner | None
     _window: DedupWindow | None = None
     _unknown: dict[str | None, str] = field(default_factory=dict)
 
     def blocks(self, key: StateKey) -> list[tuple[int, int | None]] | None:
         """(blocks, seconds) per shard of the current layout."""
-        window = self._asked() if self.services.clickhouse.is_routed(key) else None
+        window = self._asked() if self.clickhouse.is_routed(key) else None
         if window is None:
             return None
         return [(s.table.window_blocks, s.table.window_s) for s in window.shards(key.table, None)]
 
     def tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Whether the tokens of a range in doubt are remembered."""
-        if not record.in_doubt or not self.services.clickhouse.is_routed(key):
+        if not record.in_doubt or not self.clickhouse.is_routed(key):
             return None
         window = self._asked()
         if window is not None and record.sent.layout not in self._unknown:
@@ -67,7 +68,7 @@ class _Memory:
     def _asked(self) -> DedupWindow | None:
         if self._window is None and None not in self._unknown:
             try:
-                self._window = self.services.clickhouse.window(self.owner.layout if self.owner else lambda _: None)
+                self._window = self.clickhouse.window(self.owner.layout if self.owner else lambda _: None)
             except ChsinkError as error:
                 self._unknown[None] = f"unknown: {error.message}"
         return self._window

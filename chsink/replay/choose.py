@@ -18,11 +18,12 @@ from typing import Final
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner, read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
-from chsink.connect import Services
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
+from chsink.ports import StateStore
 from chsink.replay.report import KeepReason, Left, ReplayReport
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import LetterSource
@@ -42,7 +43,8 @@ class UnconfirmedError(Exception):
 class LetterChooser:
     """``source`` has those of the job's sink."""
 
-    services: Services
+    clickhouse: Cluster
+    store: StateStore
     routes: Routes
     source: LetterSource
 
@@ -93,7 +95,7 @@ class LetterChooser:
         """What the job recorded; nothing while a reset is running.  The owner is read first: a reset announces itself
         in the owner's row before it forgets anything.
         """
-        store, sink = self.services.store, self.source.sink
+        store, sink = self.store, self.source.sink
         owner = read_owner(store, sink)
         return {} if owner is None or owner.resets else read_records(store, sink)
 
@@ -109,7 +111,7 @@ class LetterChooser:
                 report.leave(Left(place, why))
 
     def _why_not(self, key: StateKey, offset: int, record: StateRecord | None) -> KeepReason | None:
-        if not self.services.clickhouse.is_routed(key):
+        if not self.clickhouse.is_routed(key):
             return KeepReason.NOT_ROUTED
         if record is None or not is_confirmed(record, offset):
             return KeepReason.NOT_CONFIRMED
@@ -160,15 +162,15 @@ class LetterChooser:
 
     def _can_look(self, key: StateKey) -> bool:
         """Whether the table shows which records it has."""
-        return all(s.table.can_probe for s in self.services.clickhouse.targets[key.topic_table].shards)
+        return all(s.table.can_probe for s in self.clickhouse.targets[key.topic_table].shards)
 
     def _rows_there(self, key: StateKey, offsets: Sequence[int]) -> set[int]:
         """The offsets of which a shard has a row, as far as the table shows them."""
         near, there = OffsetRange(offsets[0], offsets[-1] + 1), set[int]()
-        for shard in self.services.clickhouse.targets[key.topic_table].shards:
+        for shard in self.clickhouse.targets[key.topic_table].shards:
             if shard.table.takes_places:
                 tp, only = TopicPartition(key.topic, key.partition), f"AND {offsets_in(offsets)}"
-                reader = shard.reader(self.services.clock)
+                reader = shard.reader(self.clickhouse.clock)
                 there |= rows_by_offset(reader, shard.table.canonical, tp, near, only).keys()
         return there
 

@@ -15,18 +15,19 @@ import pyarrow as pa
 from chsink import failpoints
 from chsink.batch.model import Assignment
 from chsink.batch.reader import Chunk
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard, ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import ShardWriter
-from chsink.connect import Services
 from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import Delivery
 from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
+from chsink.kafka.admin import KafkaAdmin
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import LetterSource
 from chsink.statemachine.parts import Mark
@@ -43,7 +44,8 @@ class ListSender:
     ``window`` knows as the place behind the shards.
     """
 
-    services: Services
+    clickhouse: Cluster
+    kafka: KafkaAdmin
     routes: Routes
     source: LetterSource
     window: DedupWindow
@@ -60,7 +62,7 @@ class ListSender:
         assignment = Assignment(key, record, layout, self.window.deadline_ms(), again=again, alone=alone)
         shards = self.window.shards(key.table, record.sent.layout)
         writer = self._writer(key, record, shards, record.seen.marks)
-        lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.services.kafka)
+        lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.kafka)
         ack = lander(Chunk(key.topic_partition, 0, record.range, [records]))
         lander.finish()
         if not ack.unproven:
@@ -74,7 +76,7 @@ class ListSender:
         found = [o for o in self.source.letters(key, record.doubt.only, record.life.nonce) if not o.lists_deleted]
         each = [list(some) for _, some in groupby(found, key=lambda one: one.offset)]
         letters = [some[0] for some in each if len({one.digest for one in some}) == 1]
-        deadline_ms = self.services.clock.now_ms() + round(self.services.config.clickhouse.retry_for_s * 1000)
+        deadline_ms = self.clickhouse.clock.now_ms() + round(self.clickhouse.config.clickhouse.retry_for_s * 1000)
         writer = self._writer(key, record, (), () if mark is None else (mark,))
         self._mark(Assignment(key, record, "", deadline_ms), letters, writer, 0)
 
@@ -96,7 +98,7 @@ class ListSender:
         self, key: StateKey, record: StateRecord, shards: Sequence[ShardTable], marks: Sequence[Mark]
     ) -> ShardWriter:
         """A writer to these shards and, if there is one, the table of dead letters.  It sees only rows of the list."""
-        clickhouse, kept = self.services.clickhouse, self.window.letters
+        clickhouse, kept = self.clickhouse, self.window.letters
         only = f"AND {offsets_in(record.doubt.only)}"
         if self._settings is None:
             self._settings = {**clickhouse.insert_settings(), **INSERT_SETTINGS}
@@ -106,9 +108,9 @@ class ListSender:
             InsertShard(clickhouse.client(shard.replicas), shard.table, mark, condition)
             for (shard, condition), mark in zip(places, marks, strict=True)
         ]
-        config, timeout_s = self.services.config, clickhouse.access.send_receive_timeout_s
+        config, timeout_s = self.clickhouse.config, clickhouse.access.send_receive_timeout_s
         retry_for_s, margin_s = config.clickhouse.retry_for_s, config.in_doubt.margin_s
-        return ShardWriter(to, self._settings, self.services.clock, retry_for_s, timeout_s, margin_s)
+        return ShardWriter(to, self._settings, self.clickhouse.clock, retry_for_s, timeout_s, margin_s)
 
 
 def _one_each(found: Sequence[KeptLetters], record: StateRecord) -> list[KeptLetters]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import decoder, growing
 from chsink.clickhouse.pieces import Prepared, by_shard
 from chsink.clickhouse.pipelines import Pipelines
 from chsink.clickhouse.unknown import watch_of
 from chsink.clickhouse.window import DedupWindow
-from chsink.connect import Services
 from chsink.dlq.kept import KeptLetters
 from chsink.formats.pipeline import TRANSFORM, Untouched, part_of
 from chsink.kafka.records import SCHEMA
@@ -23,7 +23,7 @@ from chsink.statemachine.records import StateRecord, TopicTable
 class Routes:
     """The routes by topic and table, and what makes rows of their records."""
 
-    services: Services
+    clickhouse: Cluster
     pipelines: Pipelines
 
     def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
@@ -33,7 +33,7 @@ class Routes:
 
     def layout(self, leads: TopicTable) -> tuple[str, str]:
         """The current shard layout of the table: its fingerprint, and its JSON."""
-        layout = self.services.clickhouse.layout(self.services.clickhouse.routes[leads])
+        layout = self.clickhouse.layout(self.clickhouse.routes[leads])
         return layout.fingerprint(), layout.to_json()
 
     def present(self, leads: TopicTable) -> tuple[str, str]:
@@ -57,7 +57,7 @@ class Routes:
         """Of a table that gains columns: by row, the first field of a record for which it has none yet.  A replay adds
         no columns, so the field's value would be lost.
         """
-        cluster = self.services.clickhouse
+        cluster = self.clickhouse
         if leads not in growing(cluster):
             return {}
         route = cluster.routes[leads]
@@ -68,11 +68,11 @@ class Routes:
         return {row: fields[0] for row, fields in found if fields}
 
 
-def routes_of(services: Services, window: DedupWindow) -> Routes:
+def routes_of(clickhouse: Cluster, window: DedupWindow) -> Routes:
     """Those of the job file.  PreflightError for one whose table its format does not fit."""
-    shape, clickhouse = Untouched(services.config.kafka.isolation_level), services.clickhouse
+    shape = Untouched(clickhouse.config.kafka.isolation_level)
     decoders = {leads: decoder(clickhouse, leads, shape) for leads in clickhouse.targets}
-    return Routes(services, Pipelines(decoders, shape, window.shards, None))
+    return Routes(clickhouse, Pipelines(decoders, shape, window.shards, None))
 
 
 def records_of(letters: Sequence[KeptLetters]) -> pa.RecordBatch:

@@ -15,16 +15,16 @@ from typing import Literal
 from chsink import failpoints
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger, read_records
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.window import DedupWindow
-from chsink.connect import Services
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.sql import quote_string, quote_table
-from chsink.ports import Queries
+from chsink.ports import Queries, StateStore
 from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
 from chsink.replay.land import ListSender, UnclearListError
 from chsink.replay.report import KeepReason, Left, ReplayReport
@@ -34,6 +34,7 @@ from chsink.replay.source import LetterSource
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.table import forbidden_changes
 from chsink.statemachine.tokens import token_head
 
 Verdict = Literal["landed", "resend"]
@@ -53,7 +54,8 @@ _DOUBTFUL = (
 class Replay:
     """One replay, made by :mod:`chsink.replay.opening`.  ``ledger`` holds the state of the sink's replays."""
 
-    services: Services
+    clickhouse: Cluster
+    store: StateStore
     ledger: Ledger
     routes: Routes
     source: LetterSource
@@ -66,7 +68,7 @@ class Replay:
     def survey(self, where: Where) -> ReplayReport:
         """What :meth:`run` would do.  Claims nothing and changes nothing."""
         report = ReplayReport(self.source.sink, dry_run=True)
-        recorded = read_records(self.services.store, self.ledger.sink)
+        recorded = read_records(self.store, self.ledger.sink)
         pending = {k: r for k, r in recorded.items() if r.in_doubt}
         report.in_doubt = sum(len(r.doubt.only) for r in pending.values())
         self.source.begin()
@@ -82,7 +84,7 @@ class Replay:
         the table contradicts, FencedError when another replay of the sink has begun.
         """
         report = ReplayReport(self.source.sink)
-        self.ledger.claim([], self.services.clickhouse.layouts)
+        self.ledger.claim([], self.clickhouse.layouts)
         self.source.begin()
         report.settled = report.landed = self._settle_all(verdict)
         for page in self.source.pages(where):
@@ -146,7 +148,7 @@ class Replay:
         return withdrawn
 
     def _announce(self, chosen: Chosen) -> None:
-        attempt, now, changes = self.ledger.attempt(), self.services.clock.now_ms(), {}
+        attempt, now, changes = self.ledger.attempt(), self.clickhouse.clock.now_ms(), {}
         with asking_target():
             marks = self.window.marks(sorted({key.table for key in chosen}))
         for key, offsets in chosen.items():
@@ -159,7 +161,7 @@ class Replay:
 
     def _land(self, key: StateKey, *, again: bool = False) -> None:
         record = self.ledger.records[key]
-        layout = self.ledger.owner.layout(record.sent.layout)
+        layout = self.ledger.layout(record.sent.layout)
         if layout is None:
             raise _doubt(
                 key, record, f"the shard layout {record.sent.layout} under which it was announced is not stored"
@@ -201,19 +203,14 @@ class Replay:
 
     def _check_same(self, key: StateKey, record: StateRecord) -> None:
         """CHS-336 where the list would not become the rows that it was announced for."""
-        if not self.services.clickhouse.is_routed(key):
+        if not self.clickhouse.is_routed(key):
             raise _doubt(key, record, "no route of the job file leads the topic to this table")
         with asking_target():
             pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.sent.layout, record.sent.pipeline)
-        if pipeline != record.sent.pipeline:
-            changed = sorted(
-                dict.fromkeys(p.partition("=")[0] for p in {*pipeline.split(",")} ^ {*record.sent.pipeline.split(",")})
-            )
-            raise _doubt(
-                key,
-                record,
-                f"the pipeline has changed since ({', '.join(changed)}); undo the change and replay again, or decide",
-            )
+        changed = ", ".join(forbidden_changes(record.sent.pipeline, pipeline))
+        if changed:
+            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or decide"
+            raise _doubt(key, record, reason)
 
     def _was_reset(self, key: StateKey, record: StateRecord) -> bool:
         """Whether the job's partition was reset since, so that the job may have landed records of the list.  CHS-336
@@ -237,7 +234,7 @@ class Replay:
         with asking_target():
             self.window.wait_for_inserts(key, record)
             marks = self.window.marks([key.table], record.sent.layout)[key.table]
-        now = self.services.clock.now_ms()
+        now = self.clickhouse.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, Seen(now, marks), epoch=epoch, attempt=attempt)})
 
@@ -262,7 +259,7 @@ class Replay:
         assert self.window.letters is not None
         with asking_target():
             self._wait_for_inserts(key, record, self.window.letters.client)
-        now = self.services.clock.now_ms()
+        now = self.clickhouse.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, Seen(now, (mark,)), epoch=epoch, attempt=attempt)})
 
@@ -282,14 +279,14 @@ class Replay:
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
         """How many rows each of the list's records has, of those that have any; None if the table does not show it."""
-        target = self.services.clickhouse.targets.get(key.topic_table)
+        target = self.clickhouse.targets.get(key.topic_table)
         shards = () if target is None else target.shards
         shown = [s for s in shards if s.table.takes_places]
         if not shown:
             return None
-        only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.services.clock, Counter[int]()
+        only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.clickhouse.clock, Counter[int]()
         with asking_target():
-            for server in self.services.clickhouse.servers(shown):
+            for server in self.clickhouse.servers(shown):
                 self._wait_for_inserts(key, record, server)
             for shard in shown:
                 reader, table = shard.reader(clock, copies=TWICE), shard.table.canonical
@@ -298,7 +295,7 @@ class Replay:
 
     def _keeps_rows(self, key: StateKey) -> bool:
         """Whether a row that the table does not show never landed, or was removed by somebody."""
-        return all(shard.table.can_probe for shard in self.services.clickhouse.targets[key.topic_table].shards)
+        return all(shard.table.can_probe for shard in self.clickhouse.targets[key.topic_table].shards)
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)

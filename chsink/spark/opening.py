@@ -69,6 +69,13 @@ def source_offsets(services: Services) -> str:
     return json.dumps(found)
 
 
+def create_tables(services: Services) -> None:
+    """Create the missing tables.  Topics that wait for their first record have no route from now on."""
+    waiting = create_missing(services.clickhouse, services.store, services.kafka, services.log)
+    if waiting:
+        services.take_up(services.config.without(sorted(waiting)))
+
+
 def open_for(
     services: Services,
     stream: StreamShape,
@@ -80,8 +87,8 @@ def open_for(
     if stream.isolation_level != isolation:
         raise errors.ISOLATION_DIFFERS(stream=stream.isolation_level, job=isolation)
     services.take_up_topics()
-    create_missing(services)
-    level(services)
+    create_tables(services)
+    level(services.clickhouse, services.log)
     check(services, stream)
     return open_landing(
         services.clickhouse, services.store, services.kafka, stream, observer=observer, log=services.log

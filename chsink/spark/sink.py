@@ -33,13 +33,19 @@ from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
-from chsink.spark.opening import check_checkpoint, check_passed_over, check_waiting, open_for, source_offsets
+from chsink.spark.opening import (
+    check_checkpoint,
+    check_passed_over,
+    check_waiting,
+    create_tables,
+    open_for,
+    source_offsets,
+)
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.tables.create import create_missing
 from chsink.tables.grow import add_missing
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -139,7 +145,7 @@ class Sink:
         chosen = any(r.choice and r.choice.source == "header" for r in self._services.config.routes)
         if chosen or self.config.keeps_records:
             return True
-        create_missing(self._services)
+        create_tables(self._services)
         targets = self._services.clickhouse.targets.values()
         return any(c.name == "_kafka_headers" for t in targets for c in t.table.insertable)
 
@@ -167,7 +173,7 @@ class Sink:
         return open_for(self._services, stream, self.observer)
 
     def _adapt(self, altered: AlteredError) -> bool:
-        return add_missing(self._services, altered)
+        return add_missing(self._services.clickhouse, self.log, altered)
 
     def _finished(self, batch: PlannedBatch) -> None:
         ends = self._services.kafka.log_ends(batch.ranges)

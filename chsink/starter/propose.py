@@ -64,7 +64,7 @@ def propose(places: Places, count: int) -> Proposal:
     text = job_text(places, found)
     with connected(_loaded(text)) as services:
         config, route = services.config, services.config.routes[0]
-        columns = inferred(services, [route])
+        columns = inferred(config, services.kafka, [route])
         sql = create_table(config, route, config.table_of(route).database, columns)
         statement = Statement(sql, servers(config, config.clickhouse.endpoints))
         misfits = tuple(_misfits(config, route, columns, records))
@@ -98,7 +98,7 @@ def _loaded(text: str) -> Config:
 
 def _sample(services: Services, topic: str, count: int) -> list[pa.RecordBatch]:
     with closing(open_sampler(services.config)) as sampler:
-        return list(sampled(services, sampler, topic, count))
+        return list(sampled(services.kafka, sampler, topic, count))
 
 
 def _kinds(places: Places, config: Config, records: int) -> Callable[[int], str]:

@@ -14,28 +14,30 @@ from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
+from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import is_column_name
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
-from chsink.connect import Services
 from chsink.decode.inferred import TEXT, wider
 from chsink.errors import preflight
 from chsink.findings import server_sentence
 from chsink.formats.chosen import RecordChooser
 from chsink.formats.offered import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.notation.sql import TableName
-from chsink.ports import ServerRefused
+from chsink.ports import ServerRefused, StateStore
 from chsink.sample import sampled
 from chsink.statemachine.records import Phase
 from chsink.tables.statements import Statement, create_table, declared, servers
@@ -55,13 +57,13 @@ _EPOCHS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def create_missing(services: Services) -> None:
+def create_missing(clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, log: BoundLogger) -> set[str]:
     """Create the missing tables of routes with ``auto_create``, on each server that lacks them.
 
-    A topic that a pattern matches, and that is empty, waits for its first record: it has no route until then.
+    Returns the topics that wait for their first record, which a pattern matches: they have no route until then.
     Raises PreflightError CHS-285 if no columns can be determined, CHS-286 if a server refuses the statement.
     """
-    config = services.config
+    config = clickhouse.config
     wanted: dict[str, list[Route]] = {}
     for route in config.routes:
         if config.creates(route):
@@ -69,24 +71,23 @@ def create_missing(services: Services) -> None:
     waiting: set[str] = set()
     for routes in wanted.values():
         with asking_target():
-            waiting |= _create(services, routes)
+            waiting |= _create(clickhouse, store, kafka, log, routes)
     if waiting:
-        services.log.info("topics without a record wait for their first one", topics=sorted(waiting))
-        services.clickhouse.refresh(config.without(sorted(waiting)))
+        log.info("topics without a record wait for their first one", topics=sorted(waiting))
+    return waiting
 
 
-def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[Statement]:
+def statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[Statement]:
     """The statements that would create the target tables from the records of their topics.
 
     A table has one for each database that it has on the endpoints.
     """
-    config = services.config
     tables: dict[str, list[Route]] = {}
     for route in config.routes:
         if not topics or route.topic in topics:
             tables.setdefault(config.table_of(route).canonical, []).append(route)
     for routes in tables.values():
-        columns, route = inferred(services, routes), routes[0]
+        columns, route = inferred(config, kafka, routes), routes[0]
         places: dict[str, list[Endpoint]] = {}
         for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
             places.setdefault(own or config.table_of(route).database, []).append(endpoint)
@@ -94,28 +95,30 @@ def statements(services: Services, topics: Sequence[str] = ()) -> Iterator[State
             yield Statement(create_table(config, route, database, columns), servers(config, endpoints))
 
 
-def _create(services: Services, routes: Sequence[Route]) -> set[str]:
+def _create(
+    clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, log: BoundLogger, routes: Sequence[Route]
+) -> set[str]:
     """Create one table.  ``routes`` are all routes to it.  Returns their topics if it has to wait for a record."""
-    config, route = services.config, routes[0]
+    config, route = clickhouse.config, routes[0]
     name = config.table_of(route)
     there: Columns = {}
     missing: list[tuple[ClickHouseClient, str]] = []
     for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
         for url in endpoint.urls:
-            client = services.clickhouse.client((url,))
+            client = clickhouse.client((url,))
             database = own or name.database
             found = {c.name: declared(c) for c in read_columns(client, database, name.table)}
             there = there or found
             if not found:
                 missing.append((client, database))
-    if not missing or (not there and _has_landed(services, name.canonical)):
+    if not missing or (not there and _has_landed(store, config.sink.name, name.canonical)):
         return set()
-    if not there and _may_wait(services, topics := {route.topic for route in routes}):
+    if not there and _may_wait(config, store, kafka, topics := {route.topic for route in routes}):
         return topics
-    columns = {n: kind for n, kind in there.items() if n not in METADATA_COLUMNS} or inferred(services, routes)
+    columns = {n: kind for n, kind in there.items() if n not in METADATA_COLUMNS} or inferred(config, kafka, routes)
     for client, database in missing:
         statement = create_table(config, route, database, columns)
-        services.log.info("creating a table", table=name.canonical, url=client.url, sql=statement)
+        log.info("creating a table", table=name.canonical, url=client.url, sql=statement)
         run_statement(config, client, TableName(database, name.table), statement)
     return set()
 
@@ -132,46 +135,46 @@ def run_statement(config: Config, client: ClickHouseClient, table: TableName, st
         raise preflight.TABLE_NOT_CREATED(**said) from refused
 
 
-def _may_wait(services: Services, topics: set[str]) -> bool:
+def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[str]) -> bool:
     """Whether Kafka holds nothing of these topics, patterns matched all of them, and no table has a range of theirs:
     without its routes, a topic's range in doubt could not be settled.
     """
-    if not topics <= set(services.config.matched_topics):
+    if not topics <= set(config.matched_topics):
         return False
-    records = read_records(services.store, services.config.sink.name)
+    records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
-    partitions = services.kafka.partitions(topics)
-    ends = services.kafka.log_ends(partitions)
-    return all(ends[tp] <= start for tp, start in services.kafka.log_starts(partitions).items())
+    partitions = kafka.partitions(topics)
+    ends = kafka.log_ends(partitions)
+    return all(ends[tp] <= start for tp, start in kafka.log_starts(partitions).items())
 
 
-def _has_landed(services: Services, table: str) -> bool:
+def _has_landed(store: StateStore, sink: str, table: str) -> bool:
     """Whether the sink announced records for the table: then it was dropped, and is not new."""
-    records = read_records(services.store, services.config.sink.name)
+    records = read_records(store, sink)
     return any(key.table == table and record.known_end for key, record in records.items())
 
 
-def inferred(services: Services, routes: Sequence[Route]) -> Columns:
+def inferred(config: Config, kafka: KafkaAdmin, routes: Sequence[Route]) -> Columns:
     """The columns for the records of these routes' topics.  Raises PreflightError CHS-285 if there are none."""
     columns: Columns = {}
     for route in routes:
-        for name, kind in _of_route(services, route):
+        for name, kind in _of_route(config, kafka, route):
             columns[name] = wider(columns[name], kind) if name in columns else kind
     if not columns:
         topics = ", ".join(route.topic for route in routes)
-        raise preflight.NO_COLUMNS(table=services.config.table_of(routes[0]).canonical, topics=topics)
-    if beyond := list(columns)[services.config.tables.max_columns :]:
-        table, topics = services.config.table_of(routes[0]).canonical, ", ".join(route.topic for route in routes)
+        raise preflight.NO_COLUMNS(table=config.table_of(routes[0]).canonical, topics=topics)
+    if beyond := list(columns)[config.tables.max_columns :]:
+        table, topics = config.table_of(routes[0]).canonical, ", ".join(route.topic for route in routes)
         raise preflight.TOO_MANY_COLUMNS(tp=topics, table=table, columns=", ".join(beyond))
     return columns
 
 
-def _of_route(services: Services, route: Route) -> Iterator[tuple[str, str]]:
+def _of_route(config: Config, kafka: KafkaAdmin, route: Route) -> Iterator[tuple[str, str]]:
     of_key = route.key_columns
     yield from ((name, kind) for name, kind in _named(route.format).items() if name not in of_key)
-    values, keys = _values(services, route)
-    times = services.config.tables.infer_times
+    values, keys = _values(config, kafka, route)
+    times = config.tables.infer_times
     yield from _offered(route.format, values, exclude=of_key, times=times)
     if route.key_format is not None:
         found = dict(_offered(route.key_format, keys, exclude=(), times=times))
@@ -211,13 +214,13 @@ def _decimal(scale: int) -> str:
     return f"Nullable(Decimal({38 if scale <= 18 else 76}, {max(scale, 0)}))"
 
 
-def _values(services: Services, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
+def _values(config: Config, kafka: KafkaAdmin, route: Route) -> tuple[list[pa.Array], list[pa.Array]]:
     """Values and keys of the sampled records."""
     values, keys = [], []
     chooser = RecordChooser(route.choice) if route.choice else None
     if offered_by(route.format) is not None or route.key_format is not None:
-        with closing(open_sampler(services.config)) as sampler:
-            for records in sampled(services, sampler, route.topic, services.config.tables.sample_records):
+        with closing(open_sampler(config)) as sampler:
+            for records in sampled(kafka, sampler, route.topic, config.tables.sample_records):
                 mine = chooser.own(records) if chooser else records
                 values.append(mine.column("value"))
                 keys.append(mine.column("key"))

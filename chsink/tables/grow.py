@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from structlog.typing import FilteringBoundLogger as BoundLogger
+
 from chsink import failpoints
 from chsink.batch.halts import asking_target
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown import missing_columns
 from chsink.config import Route
-from chsink.connect import Services
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence
 from chsink.notation import codes
@@ -29,66 +31,74 @@ Place = tuple[ClickHouseClient, str]
 """A server, and the database of the table there."""
 
 
-def add_missing(services: Services, altered: AlteredError) -> bool:
+def add_missing(clickhouse: Cluster, log: BoundLogger, altered: AlteredError) -> bool:
     """Add the columns that tasks reported as missing.  Returns whether they reported any."""
     missing = missing_columns(altered)
     for table, columns in missing.items():
-        [route, *_] = _routes(services, table)
+        [route, *_] = _routes(clickhouse, table)
         with asking_target():
-            for place in _places(services, route):
-                _add(services, route, place, columns)
+            for place in _places(clickhouse, route):
+                _add(clickhouse, log, route, place, columns)
                 failpoints.reach("tables.between_servers")
     return bool(missing)
 
 
-def level(services: Services) -> None:
+def level(clickhouse: Cluster, log: BoundLogger) -> None:
     """Give each shard all columns that another shard has, for routes with ``add_columns``: a driver may have stopped
     between two shards.  Copies columns that a user added, too, because chsink does not know which ones it added itself.
     """
     routes = {
-        services.config.table_of(r).canonical: r for r in services.config.routes if services.config.adds_columns(r)
+        clickhouse.config.table_of(r).canonical: r
+        for r in clickhouse.config.routes
+        if clickhouse.config.adds_columns(r)
     }
     with asking_target():
         for route in routes.values():
-            _level(services, route)
+            _level(clickhouse, log, route)
 
 
-def _level(services: Services, route: Route) -> None:
-    table = services.config.table_of(route).table
-    found = [(place, read_columns(*place, table)) for place in _places(services, route)]
+def _level(clickhouse: Cluster, log: BoundLogger, route: Route) -> None:
+    table = clickhouse.config.table_of(route).table
+    found = [(place, read_columns(*place, table)) for place in _places(clickhouse, route)]
     every = {c.name: declared(c) for _, columns in found for c in columns if c.insertable}
     for place, columns in found:
         lacking = {n: kind for n, kind in every.items() if n not in {c.name for c in columns}}
         if lacking and columns:
-            _add(services, route, place, lacking)
+            _add(clickhouse, log, route, place, lacking)
 
 
-def _routes(services: Services, table: str) -> list[Route]:
-    return [r for r in services.config.routes if services.config.table_of(r).canonical == table]
+def _routes(clickhouse: Cluster, table: str) -> list[Route]:
+    return [r for r in clickhouse.config.routes if clickhouse.config.table_of(r).canonical == table]
 
 
-def _places(services: Services, route: Route) -> Iterator[Place]:
+def _places(clickhouse: Cluster, route: Route) -> Iterator[Place]:
     """One server of each shard: replicas of a table share its columns."""
-    config = services.config
-    for client, own in zip(services.clickhouse.clients, config.databases_of(route), strict=True):
+    config = clickhouse.config
+    for client, own in zip(clickhouse.clients, config.databases_of(route), strict=True):
         yield client, own or config.table_of(route).database
 
 
-def _add(services: Services, route: Route, place: Place, columns: Mapping[str, str]) -> None:
+def _add(
+    clickhouse: Cluster,
+    log: BoundLogger,
+    route: Route,
+    place: Place,
+    columns: Mapping[str, str],
+) -> None:
     client, database = place
-    name = TableName(database, services.config.table_of(route).table)
-    statement = add_columns(services.config, str(name), columns)
-    wait_s = int(services.config.clickhouse.insert_timeout_s)
-    services.log.info("adding columns", table=name.canonical, url=client.url, sql=statement)
+    name = TableName(database, clickhouse.config.table_of(route).table)
+    statement = add_columns(clickhouse.config, str(name), columns)
+    wait_s = int(clickhouse.config.clickhouse.insert_timeout_s)
+    log.info("adding columns", table=name.canonical, url=client.url, sql=statement)
     try:
         client.command(statement, {"alter_sync": 2, "distributed_ddl_task_timeout": wait_s})
     except ServerRefused as refused:
         there = {c.name for c in read_columns(client, database, name.table)}
         if there.issuperset(columns):  # the columns were added; only the wait for an offline replica failed
-            services.log.warning("a replica does not have the columns yet", table=name.canonical, url=client.url)
+            log.warning("a replica does not have the columns yet", table=name.canonical, url=client.url)
             return
         said = {"table": name.canonical, "url": client.url, "reason": server_sentence(refused), "sql": statement}
         if refused.code == codes.ACCESS_DENIED:
-            grant = grants.change_statements(services.config, Use.ADD, name)
+            grant = grants.change_statements(clickhouse.config, Use.ADD, name)
             raise preflight.ADD_NOT_GRANTED(**said, grant=grant) from refused
         raise preflight.COLUMNS_NOT_ADDED(**said) from refused

@@ -18,10 +18,10 @@ import pyarrow as pa
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
 from chsink.clickhouse.client import ClickHouseClient
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import fates_of, letters_topic
 from chsink.clickhouse.replicas import current
 from chsink.clickhouse.shards import ShardTable
-from chsink.connect import Services
 from chsink.decode import Column
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
@@ -88,18 +88,18 @@ class FoundLetters:
 class LettersOfRun:
     """Where the dead letters of a job are, for one run."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, clickhouse: Cluster) -> None:
         columns = tuple(Column(name, COLUMNS[name]) for name in COMPARED)
-        topic = letters_topic(services.config)
-        self._services = services
-        self._client = services.clickhouse.clients[0]
+        topic = letters_topic(clickhouse.config)
+        self._clickhouse = clickhouse
+        self._client = clickhouse.clients[0]
         self._reader: ClickHouseClient | None = None
-        self._digester = Digester(columns, services.clock, services.config.clickhouse.retry_for_s)
+        self._digester = Digester(columns, clickhouse.clock, clickhouse.config.clickhouse.retry_for_s)
         self._in_topic = None if topic is None else LettersInTopic(topic, self._client, self._digester)
 
     def of(self, key: StateKey, record: StateRecord) -> FoundLetters | None:
         """Those of a topic-partition and table; None where no record becomes a dead letter."""
-        table = self._services.clickhouse.letters
+        table = self._clickhouse.letters
         found: Callable[[OffsetRange], Digested]
         if self._in_topic is not None:
             found = partial(self._in_topic.of, key, record.life.nonce)
@@ -116,7 +116,7 @@ class LettersOfRun:
             replayed,
             self._client,
             self._digester,
-            fates_of(self._services.config.errors),
+            fates_of(self._clickhouse.config.errors),
             Assignment(key, record, "", 0),
             complete=not record.tally.skipped and not record.life.incarnation,
         )
@@ -125,7 +125,7 @@ class LettersOfRun:
         """The client of a replica that is current; the same for the whole run."""
         if self._reader is None:
             with asking_target():
-                self._reader = current(self._client, table.table, self._services.clock)
+                self._reader = current(self._client, table.table, self._clickhouse.clock)
         return self._reader
 
     def _in_table(self, place: Place, tp: TopicPartition, window: OffsetRange) -> Digested:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import decoder
 from chsink.clickhouse.replicas import current
 from chsink.clickhouse.shards import RoutedTable
 from chsink.config import Route
-from chsink.connect import Services
 from chsink.decode import Column
 from chsink.errors import preflight
 from chsink.formats.pipeline import TRANSFORM, Untouched, fingerprint, part_of
+from chsink.kafka.admin import KafkaAdmin
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.verify.digests import Digester, Place
@@ -52,25 +53,25 @@ class CheckedRoute:
         """The table's name."""
         return self.target.name
 
-    def places(self, services: Services) -> list[Place]:
+    def places(self, clickhouse: Cluster) -> list[Place]:
         """The table on each shard, as a replica holds it that is current."""
-        clients, clock = services.clickhouse.patient_clients, services.clock
+        clients, clock = clickhouse.patient_clients, clickhouse.clock
         shards = zip(clients, self.target.shards, strict=True)
         return [Place(current(client, s.table, clock), s.table.canonical) for client, s in shards]
 
-    def digester(self, services: Services, columns: Iterable[Column] | None = None) -> Digester:
+    def digester(self, clickhouse: Cluster, columns: Iterable[Column] | None = None) -> Digester:
         """Digests of these columns, or of all that a record fills."""
         compared = self.maker.columns() if columns is None else tuple(columns)
-        return Digester(compared, services.clock, services.config.clickhouse.retry_for_s)
+        return Digester(compared, clickhouse.clock, clickhouse.config.clickhouse.retry_for_s)
 
-    def scopes(self, services: Services, recorded: Recorded, selection: Selection) -> dict[TopicPartition, Scope]:
+    def scopes(self, kafka: KafkaAdmin, recorded: Recorded, selection: Selection) -> dict[TopicPartition, Scope]:
         """What is judged of each selected partition, by the state as it was recorded."""
         mine = {k.topic_partition: r for k, r in recorded.items() if k.topic_table == (self.topic, self.table)}
-        existing = services.kafka.partitions([self.topic])
+        existing = kafka.partitions([self.topic])
         wanted = [tp for tp in existing if selection.partition in (None, tp.partition)]
         if not wanted:
             raise preflight.VERIFY_NO_PARTITION(topic=self.topic, partition=selection.partition, count=len(existing))
-        starts, ends = services.kafka.log_starts(wanted), services.kafka.log_ends(wanted)
+        starts, ends = kafka.log_starts(wanted), kafka.log_ends(wanted)
         logs = {tp: OffsetRange(starts[tp], max(starts[tp], ends[tp])) for tp in wanted}
         return {
             tp: scope_of(mine.get(tp), self.topic_id, log, _asked(selection, mine.get(tp), log))
@@ -78,20 +79,20 @@ class CheckedRoute:
         }
 
 
-def examine(services: Services, route: Route, recorded: Recorded) -> CheckedRoute:
+def examine(clickhouse: Cluster, kafka: KafkaAdmin, route: Route, recorded: Recorded) -> CheckedRoute:
     """PreflightError CHS-290 or CHS-291 for a route that cannot be checked."""
-    leads = route.topic, services.config.table_of(route).canonical
-    target = services.clickhouse.targets[leads]
+    leads = route.topic, clickhouse.config.table_of(route).canonical
+    target = clickhouse.targets[leads]
     rules = rules_of(target)
-    shape = Untouched(services.config.kafka.isolation_level)
-    decodes = decoder(services.clickhouse, leads, shape)
+    shape = Untouched(clickhouse.config.kafka.isolation_level)
+    decodes = decoder(clickhouse, leads, shape)
     untouched = part_of(fingerprint(decodes, shape, []), TRANSFORM)
     mine = [r for k, r in recorded.items() if k.topic_table == leads]
     if any(r.sent.pipeline and part_of(r.sent.pipeline, TRANSFORM) != untouched for r in mine):
         raise preflight.VERIFY_TRANSFORM(topic=route.topic, table=target.name)
-    maker = RowMaker(decodes, target, services.clickhouse.layout(route).to_json())
-    [topic_id] = services.kafka.topic_ids([route.topic]).values()
-    return CheckedRoute(route.topic, topic_id, target, rules, maker, services.kafka.may_be_compacted(route.topic))
+    maker = RowMaker(decodes, target, clickhouse.layout(route).to_json())
+    [topic_id] = kafka.topic_ids([route.topic]).values()
+    return CheckedRoute(route.topic, topic_id, target, rules, maker, kafka.may_be_compacted(route.topic))
 
 
 def _asked(selection: Selection, record: StateRecord | None, log: OffsetRange) -> OffsetRange | None:

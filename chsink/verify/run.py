@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records, read_sink
+from chsink.clickhouse.cluster import Cluster
 from chsink.config import Route
-from chsink.connect import Services
 from chsink.errors import PreflightError, preflight
 from chsink.errors.several import raise_all
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader, open_exact_reader
+from chsink.ports import StateStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import OffsetCheck, Progress
@@ -32,7 +34,9 @@ T = TypeVar("T")
 class Audit:
     """What a run will look at, by the state as it was when the run began."""
 
-    services: Services
+    clickhouse: Cluster
+    store: StateStore
+    kafka: KafkaAdmin
     selection: Selection
     recorded: Recorded
     by_offset: tuple[tuple[CheckedRoute, Mapping[TopicPartition, Scope]], ...]
@@ -50,18 +54,18 @@ class Audit:
 
     def run(self, progress: Progress) -> Report:
         """Look at all of it.  UnavailableError when a service does not answer."""
-        kafka = self.services.kafka
-        report = Report(self.services.config.sink.name)
-        with closing(open_exact_reader(self.services.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
-            letters = LettersOfRun(self.services)
+        kafka = self.kafka
+        report = Report(self.clickhouse.config.sink.name)
+        with closing(open_exact_reader(self.clickhouse.config, lambda tp: kafka.log_starts([tp])[tp])) as reader:
+            letters = LettersOfRun(self.clickhouse)
             for route, scopes in self.by_offset:
                 with asking_target():
-                    places = route.places(self.services)
+                    places = route.places(self.clickhouse)
                 for tp, scope in scopes.items():
                     check = self._offset_check(route, places, tp, letters, reader=reader, progress=progress)
                     report.partitions.append(check.check(tp, scope))
             for whole in self.wholes:
-                partitions, table = whole.check(self.services, reader, self.selection, progress)
+                partitions, table = whole.check(self.clickhouse, reader, self.selection, progress)
                 report.partitions += partitions
                 report.tables.append(table)
         self._withdraw_changed(report)
@@ -84,7 +88,7 @@ class Audit:
             places,
             route.maker,
             route.rules,
-            route.digester(self.services),
+            route.digester(self.clickhouse),
             reader,
             route.compacted,
             self.selection.any_shard,
@@ -93,7 +97,7 @@ class Audit:
         )
 
     def _key(self, tp: TopicPartition, table: str) -> StateKey:
-        return StateKey(self.services.config.sink.name, tp.topic, tp.partition, table)
+        return StateKey(self.clickhouse.config.sink.name, tp.topic, tp.partition, table)
 
     def _note(self, report: Report) -> None:
         for route in self._routes:
@@ -107,8 +111,8 @@ class Audit:
 
     def _withdraw_changed(self, report: Report) -> None:
         """What was found proves nothing where the state was reset, or the topic recreated, during the run."""
-        now = read_records(self.services.store, self.services.config.sink.name)
-        ids = self.services.kafka.topic_ids([route.topic for route in self._routes])
+        now = read_records(self.store, self.clickhouse.config.sink.name)
+        ids = self.kafka.topic_ids([route.topic for route in self._routes])
         topics = {route.topic: route.topic_id for route in self._routes}
         withdrawn = set()
         for at, found in enumerate(report.partitions):
@@ -124,28 +128,30 @@ class Audit:
         report.tables = [table for table in report.tables if table.table not in withdrawn]
 
 
-def plan(services: Services, selection: Selection) -> Audit:
+def plan(clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, selection: Selection) -> Audit:
     """What there is to look at.  PreflightError CHS-29x when a part of it cannot be checked."""
-    sink = services.config.sink.name
-    owner, recorded = read_sink(services.store, sink)
+    sink = clickhouse.config.sink.name
+    owner, recorded = read_sink(store, sink)
     if owner is None:
         raise preflight.VERIFY_NO_SINK(sink=sink)
-    routes = [r for r in services.config.routes if selection.topic in (None, r.topic)]
+    routes = [r for r in clickhouse.config.routes if selection.topic in (None, r.topic)]
     if not routes and selection.topic is not None:
         raise preflight.VERIFY_NOT_ROUTED(topic=selection.topic)
-    examined = _each(routes, lambda route: examine(services, route, recorded))
+    examined = _each(routes, lambda route: examine(clickhouse, kafka, route, recorded))
     by_offset = [route for route in examined if route.rules.by_offset]
     tables = {route.table: route for route in examined if not route.rules.by_offset}
 
     def whole(table: str) -> WholeTable:
-        leading = [r for r in services.config.routes if services.config.table_of(r).canonical == table]
-        return photograph(services, [examine(services, route, recorded) for route in leading], selection)
+        leading = [r for r in clickhouse.config.routes if clickhouse.config.table_of(r).canonical == table]
+        return photograph(
+            clickhouse, store, kafka, [examine(clickhouse, kafka, route, recorded) for route in leading], selection
+        )
 
     wholes = _each(list(tables), whole)
     for one in wholes:
         recorded = {**recorded, **one.recorded}
-    scoped = _each(by_offset, lambda route: (route, route.scopes(services, recorded, selection)))
-    return Audit(services, selection, recorded, tuple(scoped), tuple(wholes))
+    scoped = _each(by_offset, lambda route: (route, route.scopes(kafka, recorded, selection)))
+    return Audit(clickhouse, store, kafka, selection, recorded, tuple(scoped), tuple(wholes))
 
 
 def _each(items: list[Route] | list[str] | list[CheckedRoute], make: Callable[..., T]) -> list[T]:

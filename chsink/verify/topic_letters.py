@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.dlq.digest import short
 from chsink.dlq.letters import HEADERS
-from chsink.dlq.place import LettersTopic, replay_sink
+from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import Letter, held_in
 from chsink.errors import services
 from chsink.statemachine.ranges import OffsetRange
@@ -29,8 +29,6 @@ from chsink.verify.compare import I64, Digests
 from chsink.verify.digests import WIDTH, Digester
 
 AT_ONCE: Final = 10_000
-Lane = tuple[str, str, int]
-"""Table, topic and partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,11 +58,11 @@ class LettersInTopic:
         self._place = place
         self._digester = digester
         self._nonces: dict[str, int] = {}
-        self._marked: dict[Lane, set[tuple[int, int]]] = {}
+        self._marked: dict[StateKey, set[tuple[int, int]]] = {}
 
     def of(self, key: StateKey, nonce: str, window: OffsetRange) -> tuple[I64, list[Digests]]:
         """Offsets and digests of the dead letters of a window.  ``nonce`` is the current one."""
-        read = self._by_lane.get((key.table, key.topic, key.partition))
+        read = self._by_key.get(key)
         if read is None:
             return np.empty(0, np.int64), [np.empty(0, f"V{WIDTH}")]
         offsets, _, digests = read.part(window, self._nonces.get(nonce, -1))
@@ -72,27 +70,26 @@ class LettersInTopic:
 
     def replayed(self, key: StateKey, nonce: str, window: OffsetRange) -> I64:
         """The offsets of a window whose dead letters were replayed."""
-        lane = key.table, key.topic, key.partition
-        read = self._by_lane.get(lane)
-        if read is None or lane not in self._marked:
+        read = self._by_key.get(key)
+        if read is None or key not in self._marked:
             return np.empty(0, np.int64)
         offsets, records, _ = read.part(window, self._nonces.get(nonce, -1))
-        found = set(zip(offsets.tolist(), records.tolist(), strict=True)) & self._marked[lane]
+        found = set(zip(offsets.tolist(), records.tolist(), strict=True)) & self._marked[key]
         return np.array(sorted({offset for offset, _ in found}), np.int64)
 
     @cached_property
-    def _by_lane(self) -> dict[Lane, _Read]:
+    def _by_key(self) -> dict[StateKey, _Read]:
         """UnavailableError CHS-702 when Kafka does not answer."""
-        parts: dict[Lane, list[_Read]] = {}
+        parts: dict[StateKey, list[_Read]] = {}
         try:
             mine = self._mine()
             while some := list(islice(mine, AT_ONCE)):
-                for lane, read in self._digested(some):
-                    parts.setdefault(lane, []).append(read)
+                for key, read in self._digested(some):
+                    parts.setdefault(key, []).append(read)
         except KafkaException as error:
             bootstrap = self._place.options["bootstrap.servers"]
             raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error
-        return {lane: _joined(reads) for lane, reads in parts.items()}
+        return {key: _joined(reads) for key, reads in parts.items()}
 
     def _mine(self) -> Iterator[Letter]:
         """The sink's dead letters; marks are remembered on the way."""
@@ -102,20 +99,21 @@ class LettersInTopic:
                 if one.sink == self._place.sink:
                     yield one
             elif one.sink == replays:
-                at = one.place
-                self._marked.setdefault((at.table, at.topic, at.partition), set()).add((at.offset, short(one.digest)))
+                self._marked.setdefault(self._key(one.place), set()).add((one.place.offset, short(one.digest)))
 
-    def _digested(self, some: Sequence[Letter]) -> Iterator[tuple[Lane, _Read]]:
+    def _key(self, at: LetterPlace) -> StateKey:
+        return StateKey(self._place.sink, at.topic, at.partition, at.table)
+
+    def _digested(self, some: Sequence[Letter]) -> Iterator[tuple[StateKey, _Read]]:
         [digests] = self._digester.of_rows(self.client, _batch(some), [self._digester.all])
-        rows: dict[Lane, list[int]] = {}
+        rows: dict[StateKey, list[int]] = {}
         for row, one in enumerate(some):
-            lane = one.why["chsink.table"], one.why["chsink.topic"], int(one.why["chsink.partition"])
-            rows.setdefault(lane, []).append(row)
-        offsets = np.array([int(one.why["chsink.offset"]) for one in some], np.int64)
+            rows.setdefault(self._key(one.place), []).append(row)
+        offsets = np.array([one.place.offset for one in some], np.int64)
         nonces = [self._nonces.setdefault(one.why["chsink.nonce"], len(self._nonces)) for one in some]
         records = np.array([short(one.digest) for one in some], np.int64)
-        for lane, at in rows.items():
-            yield lane, _Read(offsets[at], np.array(nonces, np.int64)[at], records[at], digests[at])
+        for key, at in rows.items():
+            yield key, _Read(offsets[at], np.array(nonces, np.int64)[at], records[at], digests[at])
 
 
 def _joined(reads: Sequence[_Read]) -> _Read:

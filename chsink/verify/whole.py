@@ -8,9 +8,11 @@ from typing import Final
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
-from chsink.connect import Services
+from chsink.clickhouse.cluster import Cluster
 from chsink.errors import preflight
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
+from chsink.ports import StateStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.verify.by_content import ContentCheck, comparable, sums_of
@@ -38,7 +40,7 @@ class WholeTable:
     notes: tuple[str, ...]
 
     def check(
-        self, services: Services, reader: ExactReader, selection: Selection, progress: Progress
+        self, clickhouse: Cluster, reader: ExactReader, selection: Selection, progress: Progress
     ) -> tuple[list[PartitionReport], TableReport]:
         """Compare it with Kafka."""
         first = self.routes[0]
@@ -46,7 +48,7 @@ class WholeTable:
         older = any(s.older_end for s in self.scopes.values())
         return ContentCheck(
             first.table,
-            first.places(services),
+            first.places(clickhouse),
             {route.topic: route.maker for route in self.routes},
             self.digester,
             reader,
@@ -56,7 +58,9 @@ class WholeTable:
         ).check(self.scopes, self.sums)
 
 
-def photograph(services: Services, routes: Sequence[CheckedRoute], selection: Selection) -> WholeTable:
+def photograph(
+    clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, routes: Sequence[CheckedRoute], selection: Selection
+) -> WholeTable:
     """PreflightError CHS-293 to CHS-295 for what cannot be compared as a whole."""
     first = routes[0]
     if selection.partition is not None:
@@ -65,9 +69,9 @@ def photograph(services: Services, routes: Sequence[CheckedRoute], selection: Se
         raise preflight.VERIFY_INCOMPLETE(table=first.table, reason="its engine or TTL removes or changes rows")
     filled = [set(route.maker.columns()) for route in routes]
     compared, chosen = comparable([c for c in first.maker.columns() if all(c in columns for columns in filled)])
-    digester = first.digester(services, compared)
-    recorded, sums = _moment(services, routes, digester)
-    scopes = {tp: s for route in routes for tp, s in route.scopes(services, recorded, selection).items()}
+    digester = first.digester(clickhouse, compared)
+    recorded, sums = _moment(clickhouse, store, routes, digester)
+    scopes = {tp: s for route in routes for tp, s in route.scopes(kafka, recorded, selection).items()}
     _check_complete(first.table, scopes)
     notes = [f"{first.table} lacks _kafka_topic, _kafka_partition or _kafka_offset: compared as a whole, by content"]
     if chosen:
@@ -75,26 +79,28 @@ def photograph(services: Services, routes: Sequence[CheckedRoute], selection: Se
     return WholeTable(routes, recorded, sums, scopes, digester, tuple(notes))
 
 
-def _moment(services: Services, routes: Sequence[CheckedRoute], digester: Digester) -> tuple[Recorded, Sums]:
+def _moment(
+    clickhouse: Cluster, store: StateStore, routes: Sequence[CheckedRoute], digester: Digester
+) -> tuple[Recorded, Sums]:
     """The recorded state, and what the table held while it was so.  CHS-294 if the job never pauses."""
-    table = routes[0].table
-    give_up_ms = services.clock.now_ms() + PATIENCE_S * 1000
+    table, sink = routes[0].table, clickhouse.config.sink.name
+    give_up_ms = clickhouse.clock.now_ms() + PATIENCE_S * 1000
     while True:
-        before = _of(services, table)
+        before = _of(store, sink, table)
         if not any(r.in_doubt for r in before.values()):
             with asking_target():
-                places = routes[0].places(services)
+                places = routes[0].places(clickhouse)
             sums = sums_of(places, digester)
-            if _of(services, table) == before:
+            if _of(store, sink, table) == before:
                 _check_routed(before, routes)
                 return before, sums
-        if services.clock.now_ms() >= give_up_ms:
+        if clickhouse.clock.now_ms() >= give_up_ms:
             raise preflight.VERIFY_BUSY(table=table, seconds=f"{PATIENCE_S:.0f}")
-        services.clock.sleep(PAUSE_S)
+        clickhouse.clock.sleep(PAUSE_S)
 
 
-def _of(services: Services, table: str) -> dict[StateKey, StateRecord]:
-    records = read_records(services.store, services.config.sink.name)
+def _of(store: StateStore, sink: str, table: str) -> dict[StateKey, StateRecord]:
+    records = read_records(store, sink)
     return {key: record for key, record in records.items() if key.table == table}
 
 

@@ -118,7 +118,7 @@ class Bench:
                     int((time.time() - age_s) * 1000),
                     tuple(
                         Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
-                        for m in services.clickhouse.window(lambda _: None).marks([table])[table]
+                        for m in services.clickhouse.window().marks([table])[table]
                     ),
                 ),
             )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.mirror_model.rules import Model, Violation
+from tests.mirror_model.rules import Model
 from tests.mirror_model.space import Snap, State, Stored, Table, bits, held_in, of_life, view_of
+from tests.sim.hub import Violation
 
 REFUSED = "refused"
 

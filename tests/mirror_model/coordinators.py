@@ -10,7 +10,7 @@ from chsink.statemachine.commit.plan import Kind, TablePlan
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Unit
 from tests.mirror_model.catalog import append, checked, move
-from tests.mirror_model.rules import Model, Violation
+from tests.mirror_model.rules import Model
 from tests.mirror_model.space import (
     Coordinator,
     Msg,
@@ -23,6 +23,7 @@ from tests.mirror_model.space import (
     view_of,
 )
 from tests.mirror_model.workers import Step, fence, handed
+from tests.sim.hub import Violation
 
 REASONS: dict[str, tuple[str, ...]] = {
     CommitHalt.ROLLED_BACK: ("rolled back",),

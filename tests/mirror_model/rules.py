@@ -1,4 +1,4 @@
-"""The production functions under the model's names, and what a control may get wrong.  A world, and a broken invariant."""
+"""The production functions under the model's names, and what a control may get wrong.  A world, and the invariants."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ INVARIANTS = {
     "complete_at_rest": "when nothing is left to do, every table holds every record",
     "no_defect": "production code raises nothing that it does not declare",
 }
-
-
-class Violation(Exception):
-    """An invariant broke: ``invariant`` is its name."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        assert invariant in INVARIANTS
-        super().__init__(f"{invariant}: {what}")
-        self.invariant = invariant
-        self.what = what
 
 
 @dataclass(frozen=True)

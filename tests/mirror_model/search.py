@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Iterator
 
 from tests.mirror_model import coordinators, faults, workers
-from tests.mirror_model.rules import Model, Rules, Violation, World
+from tests.mirror_model.rules import Model, Rules, World
 from tests.mirror_model.space import Control, State, Table, bits, of_life
 from tests.mirror_model.workers import Step
-from tests.model.explored import Explored, Found
+from tests.model.explored import Explored, Found, searching
+from tests.sim.hub import Violation
 
 
 def first(world: World) -> State:
@@ -46,24 +46,15 @@ def explore(world: World, rules: Rules | None = None, limit: int = 1 << 40) -> E
     begun = first(world)
     came: dict[State, tuple[State | None, str]] = {begun: (None, "world: begins")}
     waiting = deque([begun])
-    state, found = begun, None
-    collecting = gc.isenabled()
-    gc.disable()  # states are immutable and kept: there is nothing to collect
-    try:
+    state, found = begun, list[Found]()
+    with searching(found, lambda: _trace(came, state)):
         while waiting and len(came) < limit:
             state = waiting.popleft()
             for what, after in successors(model, state):
                 if after not in came:
                     came[after] = (state, what)
                     waiting.append(after)
-    except Violation as broken:
-        found = Found(broken.invariant, broken.what, _trace(came, state))
-    except Exception as error:  # what production code raises without declaring it
-        found = Found("no_defect", f"{type(error).__name__}: {error}", _trace(came, state))
-    finally:
-        if collecting:
-            gc.enable()
-    return Explored(world.name, len(came), model.counts, found, whole=found is None and not waiting)
+    return Explored(world.name, len(came), model.counts, *found, whole=not found and not waiting)
 
 
 def _trace(came: dict[State, tuple[State | None, str]], state: State) -> tuple[str, ...]:

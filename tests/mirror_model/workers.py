@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chsink.statemachine.ranges import OffsetRange
-from tests.mirror_model.rules import Model, Violation
+from tests.mirror_model.rules import Model
 from tests.mirror_model.space import Control, Msg, State, Worker
+from tests.sim.hub import Violation
 
 Step = tuple[str, State]
 GROUP_FAULTS = ("group lost", "group set back", "topic recreated")

@@ -1,11 +1,15 @@
-"""What exhaustive models have in common: the bounds of a world, what a search of it saw, and wrong variants."""
+"""What exhaustive models have in common: the bounds of a world, a search's frame, what it saw, and wrong variants."""
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from tests.sim.hub import Violation
 
 Rules = TypeVar("Rules")
 
@@ -29,6 +33,22 @@ class Found:
     trace: tuple[str, ...]
 
 
+@contextmanager
+def searching(found: list[Found], trace: Callable[[], tuple[str, ...]]) -> Iterator[None]:
+    """What is raised inside ends the search and is put into ``found``, with the steps before it."""
+    collecting = gc.isenabled()
+    gc.disable()  # states are immutable and kept: there is nothing to collect, and looking takes half of the time
+    try:
+        yield
+    except Violation as broken:
+        found.append(Found(broken.invariant, broken.what, trace()))
+    except Exception as error:  # what production code raises without declaring it
+        found.append(Found("no_defect", f"{type(error).__name__}: {error}", trace()))
+    finally:
+        if collecting:
+            gc.enable()
+
+
 @dataclass(frozen=True, slots=True)
 class Explored:
     """What a search saw.  ``states``: distinct ones; ``counts``: steps, faults and outcomes by name.  ``whole``: all of the
@@ -38,8 +58,8 @@ class Explored:
     world: str
     states: int
     counts: Counter[str]
-    found: Found | None
-    whole: bool
+    found: Found | None = None
+    whole: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ DEFECTS = (
     ),
     Defect(
         "rows that are there twice are taken as kept",
-        (Patch(KEPT, "    if place.assignment.alone and has_more(sent, there):\n", "    if False:\n"),),
+        (Patch(KEPT, "        if self.assignment.alone and has_more(sent, there):\n", "        if False:\n"),),
         "at_most_once",
         seed=13,
         often={"rows in doubt attached again": 8.0},
@@ -310,7 +310,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        self._check_kept(assignment, offsets, letters)\n",
+                "        place.check_kept(offsets, rows_of(letters))\n",
                 "",
             ),
         ),
@@ -320,7 +320,13 @@ DEFECTS = (
     ),
     Defect(
         "dead letters that are there twice are taken as kept",
-        (Patch(LETTERS, " or (assignment.alone and has_more(sent, there))", ""),),
+        (
+            Patch(
+                KEPT,
+                "        if self.assignment.alone and has_more(sent, there):\n",
+                "        if self.assignment.alone and has_more(sent, there) and self.refusals is OF_PIECES:\n",
+            ),
+        ),
         "at_most_once",
         seed=94,
         often={"rows in doubt attached again": 8.0},
@@ -362,7 +368,7 @@ DEFECTS = (
         (
             Patch(
                 LETTERS,
-                "        if record.doubt.probe and self._are_there(assignment, offsets, letters):\n            return NOTHING\n",
+                "        if place.already_there(offsets, letters):\n            return NOTHING\n",
                 "",
             ),
         ),
@@ -407,8 +413,9 @@ DEFECTS = (
             Patch(LETTERS_TOPIC, "        self._producer = _producer(place, key)\n", ""),
             Patch(
                 LETTERS_TOPIC,
-                '        self.note = found.metadata or ""\n',
-                '        self.note = found.metadata or ""\n        self._producer = _producer(place, key)\n',
+                "        self.offset, self.note = group_offsets(self._consumer, [tp], place.timeout_s)[tp]\n",
+                "        self.offset, self.note = group_offsets(self._consumer, [tp], place.timeout_s)[tp]\n"
+                "        self._producer = _producer(place, key)\n",
             ),
         ),
         "at_most_once",
@@ -446,8 +453,8 @@ DEFECTS = (
         (
             Patch(
                 LETTERS_TOPIC,
-                "        self._producer.move([moved], self._group)\n",
-                "        del moved\n",
+                "        self._producer.move(self._consumer, {self._tp: end}, str(life))\n",
+                "",
             ),
         ),
         "at_most_once",
@@ -563,8 +570,8 @@ DEFECTS = (
         (
             Patch(
                 DRIVER,
-                "layout = self.ledger.owner.layout(record.sent.layout)",
-                "layout = self.ledger.owner.layout(self.routes[key.topic].layout)",
+                "layout = self.ledger.layout(record.sent.layout)",
+                "layout = self.ledger.layout(self.routes[key.topic].layout)",
             ),
         ),
         "no_defect",
@@ -864,7 +871,7 @@ DEFECTS = (
     ),
     Defect(
         "recover goes on from the log's end",
-        (Patch(RECOVER, "        return rest.end if unread is None else unread\n", "        return rest.end\n"),),
+        (Patch(RECOVER, "            if part.records.num_rows:\n", "            if False:\n"),),
         test="tests/unit/recovery/test_expired_tail.py",
     ),
     Defect(
@@ -1026,7 +1033,7 @@ DEFECTS = (
     Defect(
         "dead letters come after the rows of their chunk",
         (Patch(PIECES, _DELIVERED + _SENT, _SENT + _DELIVERED),),
-        test="tests/unit/batch/test_dead_letters.py::test_no_row_of_a_chunk_is_there_before_its_dead_letters_are",
+        test="tests/unit/dlq/test_dead_letters.py::test_no_row_of_a_chunk_is_there_before_its_dead_letters_are",
     ),
     Defect(
         "recover --replace trusts an old range in doubt to its end",
@@ -1037,12 +1044,14 @@ DEFECTS = (
         "resolve --resend counts rows while an insert runs",
         (
             Patch(
-                DECIDE, "    wait_for_inserts(services, key, record)  # after the claim: ", "    # after the claim: "
+                DECIDE,
+                "    wait_for_inserts(clickhouse, store, key, record)  # after the claim: ",
+                "    # after the claim: ",
             ),
             Patch(
                 DECIDE,
                 "    raise_all(refused)\n    window =",
-                "    raise_all(refused)\n    wait_for_inserts(services, key, record)\n    window =",
+                "    raise_all(refused)\n    wait_for_inserts(clickhouse, store, key, record)\n    window =",
             ),
         ),
         test=f"{_SCENES}::test_a_command_waits_for_inserts_that_still_run",

@@ -105,7 +105,7 @@ REPLAY_DEFECTS = (
         (
             Patch(
                 CHANGE,
-                "    replays = stop_replays(services, change.found) if change.resets else None\n",
+                "    replays = stop_replays(clickhouse, store, change.found) if change.resets else None\n",
                 "    replays: Ledger | None = None\n",
             ),
             Patch(CHOOSE, _LIVES, "        return []\n"),

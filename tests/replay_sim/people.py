@@ -70,16 +70,16 @@ class SimRoutes(Routes):
 
 def replay_of(world: World, services: Services) -> Replay:
     """A replay as :func:`chsink.replay.opening.open_replay` makes it, over the world's dead letters."""
-    clickhouse, source = services.clickhouse, _source(world, services)
+    clickhouse, store, source = services.clickhouse, services.store, _source(world, services)
     kept = source.kept if isinstance(source, InTable) else None
     name = f"`chsink dlq replay` on {driver_name()}"
-    ledger = new_ledger(clickhouse, services.store, name, replay_sink(world.sink))
-    window = replace(clickhouse.window(lambda layout: ledger.owner.layout(layout)), letters=kept)  # noqa: PLW0108
-    found = routes_of(services, window)
-    routes = SimRoutes(found.services, found.pipelines)
+    ledger = new_ledger(clickhouse, store, name, replay_sink(world.sink))
+    window = replace(clickhouse.window(ledger.layout), letters=kept)
+    routes = SimRoutes(clickhouse, routes_of(clickhouse, window).pipelines)
     marks = source if isinstance(source, InTopic) else None
-    sender = ListSender(services, routes, source, window, marks)
-    return Replay(services, ledger, routes, source, window, LetterChooser(services, routes, source), sender)
+    chooser = LetterChooser(clickhouse, store, routes, source)
+    sender = ListSender(clickhouse, services.kafka, routes, source, window, marks)
+    return Replay(clickhouse, store, ledger, routes, source, window, chooser, sender)
 
 
 def _source(world: World, services: Services) -> LetterSource:
@@ -156,7 +156,8 @@ def reset(world: World, partition: int) -> bool:
     services = services_of(world)  # type: ignore[arg-type]
     for _ in range(PATIENCE):
         try:
-            carry_out(services, plan_reset(services, "t", [partition]), "reset")
+            clickhouse, store = services.clickhouse, services.store
+            carry_out(clickhouse, store, plan_reset(clickhouse, store, "t", [partition]), "reset")
         except ChsinkError as error:
             world.hub.counts[f"outcome reset {error.id}"] += 1
             if error.id == "CHS-338":

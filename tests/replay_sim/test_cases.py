@@ -115,13 +115,18 @@ def test_a_replay_that_begins_in_the_middle_of_a_reset_stops_it(monkeypatch: pyt
     """⚑ It claims the name of the replays before the reset claims the sink, so it may not see the reset in time."""
     scene, claim = Scene().with_letters(), change.claim
 
-    def later(services: Services, *said: object, **more: object) -> object:
-        people.replay_of(scene, services).ledger.claim([], services.clickhouse.layouts)
-        return claim(services, *said, **more)  # type: ignore[arg-type]
+    def reset(services: Services) -> None:
+        clickhouse, store = services.clickhouse, services.store
 
-    monkeypatch.setattr(change, "claim", later)
+        def later(*said: object, **more: object) -> object:
+            people.replay_of(scene, services).ledger.claim([], clickhouse.layouts)
+            return claim(*said, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(change, "claim", later)
+        change.carry_out(clickhouse, store, plan_reset(clickhouse, store, "t", [0]), "reset")
+
     with pytest.raises(FencedError, match="CHS-801"):
-        scene.play(lambda services: change.carry_out(services, plan_reset(services, "t", [0]), "reset"))
+        scene.play(reset)
     assert not any(record.read_again for record in scene.recorded())
 
 
@@ -135,7 +140,7 @@ def test_a_replay_sends_nothing_that_was_reset_since_it_was_chosen() -> None:
         replay.source.begin()
         lives, [page] = replay.chooser.lives(), [*replay.source.pages(where([]))]
         chosen = replay.chooser.choose(page, ReplayReport("sink"), {})
-        change.claim(services, "reset", [], resets=True)
+        change.claim(services.clickhouse, services.store, "reset", [], resets=True)
         assert chosen and replay._round(chosen, lives) == list(chosen)
 
     rows = sum(scene.oracle.rows.values())

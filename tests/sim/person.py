@@ -115,7 +115,9 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
 
     def command(services: Services) -> None:
         change = plan_resolve(
-            services,
+            services.clickhouse,
+            services.store,
+            services.kafka,
             topic,
             partitions,
             verdict,
@@ -127,7 +129,7 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             for key, record in change.found.items():
                 complete_views(world, key.topic_partition, record.range)
         with world.oracle.consent(change.found, given_up=verdict == "lost"):
-            carry_out(services, change, f"resolve --{verdict}")
+            carry_out(services.clickhouse, services.store, change, f"resolve --{verdict}")
         _done(world, f"resolve {verdict}", change)
 
     def follow(error: ChsinkError) -> bool:
@@ -157,9 +159,9 @@ def reset(world: World, topic: str, partitions: Sequence[int]) -> None:
     world.stop_executors()
 
     def command(services: Services) -> None:
-        change = plan_reset(services, topic, partitions)
+        change = plan_reset(services.clickhouse, services.store, topic, partitions)
         with world.oracle.consent(change.found):
-            carry_out(services, change, "reset")
+            carry_out(services.clickhouse, services.store, change, "reset")
         _done(world, "reset", change)
 
     def follow(error: ChsinkError) -> bool:
@@ -179,10 +181,12 @@ def rebuild(world: World, *, replace: bool) -> None:
 
     def command(services: Services) -> None:
         said: list[str] = []
-        found = recover.survey(services, said.append, accepted, replace=replace)
+        found = recover.survey(
+            services.clickhouse, services.store, services.kafka, said.append, accepted, replace=replace
+        )
         raise_all([one.refusal for one in found if one.refusal is not None])  # all of them are printed
         with world.oracle.consent([one.key for one in found], letters_again=False):
-            recover.write(services, found)
+            recover.write(services.clickhouse, services.store, found)
         for tp, end in re.findall(r"(\S+): only dead letters follow from offset (\d+) on", "\n".join(said)):
             world.oracle.letters_again(_named(tp), OffsetRange(int(end), BEYOND))
         for one in found:  # behind a record that lacks its dead letter, all are delivered again

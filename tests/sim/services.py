@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.connections import Connections
 from chsink.config import Config
 from chsink.connect import Services
 from chsink.formats.pipeline import Untouched
@@ -74,11 +74,11 @@ def clock_of(hub: Hub, skew_ms: int = 0) -> HubClock:
     return HubClock(hub, skew_ms, far_ms, hub.now + int(drawn.random() * WRONG_FOR_MS))
 
 
-class SimCluster(Cluster):
-    """The production cluster, whose clients reach simulated servers."""
+class SimConnections(Connections):
+    """Clients that reach simulated servers."""
 
-    def __init__(self, config: Config, clock: HubClock, world: World) -> None:
-        super().__init__(config, clock)
+    def __init__(self, config: Config, world: World) -> None:
+        super().__init__(config)
         self._world = world
 
     def client(self, urls: Sequence[str], answer_within_s: float | None = None) -> ClickHouseClient:
@@ -90,10 +90,8 @@ class SimCluster(Cluster):
 def services_of(world: World, clock: HubClock | None = None) -> Services:
     """The services of a process that starts now, by the job file as it is now."""
     clock, config = clock or HubClock(world.hub, 0), config_of(world)
-    cluster = SimCluster(config, clock, world)
-    services = Services(clock, LOG, cast("Any", world.kafka), cluster, ExitStack())
-    vars(services)["store"] = StoreClient(world.store)  # the place of a cached property
-    return services
+    cluster = Cluster(config, clock, SimConnections(config, world))
+    return Services(clock, LOG, cast("Any", world.kafka), cluster, lambda: StoreClient(world.store))
 
 
 def config_of(world: World) -> Config:
@@ -168,6 +166,6 @@ def _counts() -> Mapping[str, int]:
     counts = {}
     for count in range(1, len(URLS) + 1):
         config = _config(shards=count, **world_of)
-        layout = Cluster(config, cast("Any", None)).layout(config.routes[0])
+        layout = Cluster(config, cast("Any", None), Connections(config)).layout(config.routes[0])
         counts[layout.fingerprint()] = count
     return counts

@@ -15,8 +15,9 @@ from chsink import failpoints
 from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
 from chsink.batch.recheck import check_still_held
-from chsink.connect import Services
+from chsink.clickhouse.cluster import Cluster
 from chsink.errors import halts
+from chsink.ports import StateStore
 from chsink.recovery import decide, recover
 from chsink.recovery.landed import Extent, Place, extent
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows
@@ -574,11 +575,11 @@ def test_a_resend_takes_the_topic_that_was_seen_to_hold_the_range(monkeypatch: p
     """Recreated after that, the topic's new records must not be taken for the range's."""
     made = in_doubt_10_to_20()
 
-    def recreated_meanwhile(services: Services, key: StateKey, record: StateRecord) -> LandedRows:
+    def recreated_meanwhile(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> LandedRows:
         if record.epoch > before.epoch:
             made.kafka.recreate("t0")
             made.kafka.append(TP, 40)
-        return count_landed_rows(services, key, record)
+        return count_landed_rows(clickhouse, store, key, record)
 
     before = made.record
     monkeypatch.setattr(decide, "count_landed_rows", recreated_meanwhile)

@@ -104,7 +104,9 @@ def test_a_reset_of_one_table_says_what_table_by_does_to_it() -> None:
 
     def person() -> None:
         for table in (None, world.tables[0]):
-            said[table] = " ".join(plan_reset(services_of(world), world.first, [], table=table).says)
+            services = services_of(world)
+            found = plan_reset(services.clickhouse, services.store, world.first, [], table=table)
+            said[table] = " ".join(found.says)
 
     world.hub.spawn(Group("operator"), person)
     while len(said) < 2:

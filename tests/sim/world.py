@@ -7,7 +7,7 @@ combinations that one average world would not.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -23,7 +23,7 @@ from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import StoredRow
 from chsink.recovery import recover
 from chsink.statemachine.codec import decode
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from tests.sim import operator
 from tests.sim.checkpoint import Checkpoint, SparkDied
@@ -41,8 +41,8 @@ from tests.sim.tasks import Attempt
 
 if TYPE_CHECKING:
     from chsink.batch.model import Assignment
+    from chsink.clickhouse.cluster import Cluster
     from chsink.clickhouse.shards import RoutedTable
-    from chsink.connect import Services
     from chsink.recovery.explained import Prepare
 
 CALM_STEPS = 40_000
@@ -234,9 +234,8 @@ class World:
     def watched(self) -> Iterator[None]:
         """The production code's failpoints are this world's; at the end every process is gone."""
         reach, uuid4 = failpoints.reach, uuid.uuid4
-        of_recover = {name: vars(recover)[name] for name in ("first_unread", "open_exact_reader", "preparing")}
+        of_recover = {name: vars(recover)[name] for name in ("open_exact_reader", "preparing")}
         failpoints.reach = self.reach
-        vars(recover)["first_unread"] = self._first_unread
         vars(recover)["open_exact_reader"] = lambda *_: Reader(self.kafka)
         vars(recover)["preparing"] = self._preparing
         uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
@@ -340,17 +339,10 @@ class World:
         if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
             self.hub.die()
 
-    def _first_unread(
-        self, _options: object, _level: str, tp: TopicPartition, holes: Iterable[OffsetRange]
-    ) -> int | None:
-        """What a consumer would find in the holes of a table."""
-        self.hub.pause()
-        return next((o for hole in holes for o in self.kafka.log(tp).between(hole.start, hole.end)), None)
-
-    def _preparing(self, services: Services, target: RoutedTable) -> Prepare:
+    def _preparing(self, clickhouse: Cluster, target: RoutedTable) -> Prepare:
         """What the job makes of records of a table now."""
-        route = services.clickhouse.routes[target.topic, target.name]
-        layout = services.clickhouse.layout(route).to_json()
+        route = clickhouse.routes[target.topic, target.name]
+        layout = clickhouse.layout(route).to_json()
         named = SimpleNamespace(key=SimpleNamespace(topic=target.topic, table=target.name), layout=layout)
         return lambda records: self.prepare(records, cast("Assignment", named))
 

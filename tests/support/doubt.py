@@ -52,7 +52,7 @@ def announce(job: Job, ranges: Mapping[int, tuple[int, int]]) -> None:
             ),
             Seen(
                 opened.clock.now_ms(),
-                opened.clickhouse.window(lambda _: None).marks([table := job.tables[job.topic]])[table],
+                opened.clickhouse.window().marks([table := job.tables[job.topic]])[table],
             ),
         )
         for n, (start, end) in ranges.items():

@@ -89,6 +89,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.checks": {
         "chsink.batch",
         "chsink.clickhouse",
+        "chsink.config",
         "chsink.connect",
         "chsink.doctor",
         "chsink.formats",
@@ -101,7 +102,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.sample": {
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.formats",
         "chsink.kafka",
         "chsink.mirror",
@@ -110,7 +110,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.batch",
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.formats",
@@ -132,7 +131,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.recovery": {
         "chsink.batch",
         "chsink.clickhouse",
-        "chsink.connect",
         "chsink.dlq",
         "chsink.driver_name",
         "chsink.formats",
@@ -141,7 +139,6 @@ ROOMS: dict[str, set[str]] = {
     "chsink.replay": {
         "chsink.batch",
         "chsink.clickhouse",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.driver_name",
@@ -152,7 +149,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.batch",
         "chsink.clickhouse",
         "chsink.config",
-        "chsink.connect",
         "chsink.decode",
         "chsink.dlq",
         "chsink.formats",
@@ -172,7 +168,9 @@ ROOMS: dict[str, set[str]] = {
         "chsink.tables",
     },
 }
-"""Besides SHARED.  ``chsink.cli`` joins all of them."""
+"""Besides SHARED.  ``chsink.cli`` joins all of them.  Only a start and ``doctor`` are handed all services (``connect``);
+other rooms take those that they use.
+"""
 ENTRY = ("chsink.cli", "chsink.__init__")
 
 CORE = CHECKOUT / "statemachine"

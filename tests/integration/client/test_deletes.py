@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.landing import decoder
 from chsink.clickhouse.writer import arrow_stream
 from chsink.clock import SystemClock
@@ -57,15 +60,14 @@ def test_what_the_server_says_of_keys(client: ClickHouseClient, server: str, key
     client.command(f"DROP TABLE IF EXISTS {TABLE} SYNC")
     engine = "ReplacingMergeTree(_kafka_offset, is_deleted)"
     client.command(f"CREATE TABLE {TABLE} ({COLUMNS}) ENGINE = {engine} {keys}")
-    cluster = Cluster(config(server), SystemClock())
-    try:
+    job = config(server)
+    with closing(Connections(job)) as connections:
+        cluster = Cluster(job, SystemClock(), connections)
         if refused:
             with pytest.raises(PreflightError, match=f"CHS-278.*{refused}"):
                 decoder(cluster, ("t", TABLE), Untouched("read_committed"))
             return
         reads = decoder(cluster, ("t", TABLE), Untouched("read_committed"))
-    finally:
-        cluster.close()
     chunks = [reads.decode(records(range(at, at + 3))) for at in (0, 3, 6)]
     for order in (chunks, chunks[::-1]):
         client.command(f"TRUNCATE TABLE {TABLE}")

@@ -176,29 +176,31 @@ def test_ranges_for_several_tables(doubtful: Job) -> None:
 @pytest.mark.exit_of("CHANGED_MEANWHILE")
 def test_a_record_that_changed_after_it_was_shown(doubtful: Job) -> None:
     with quietly_connected(doubtful) as opened:
-        decide = partial(plan_resolve, opened, doubtful.topic, [0], "landed", pipeline=str)
+        ports = opened.clickhouse, opened.store, opened.kafka
+        decide = partial(plan_resolve, *ports, doubtful.topic, [0], "landed", pipeline=str)
         change = decide()
         edit(doubtful, start=5)
         with pytest.raises(PreflightError, match="CHS-323.*changed before the decision was written") as caught:
-            carry_out(opened, change, "resolve")
+            carry_out(opened.clickhouse, opened.store, change, "resolve")
         assert "run the command again" in caught.value.hint
         assert doubtful.in_doubt() == {0}
-        carry_out(opened, decide(), "resolve")
+        carry_out(opened.clickhouse, opened.store, decide(), "resolve")
     assert not doubtful.in_doubt()
 
 
 @pytest.mark.exit_of("ROWS_CHANGED")
 def test_rows_that_came_after_they_were_counted(doubtful: Job) -> None:
     with quietly_connected(doubtful) as opened:
-        decide = partial(plan_resolve, opened, doubtful.topic, [0], "landed", pipeline=str)
+        ports = opened.clickhouse, opened.store, opened.kafka
+        decide = partial(plan_resolve, *ports, doubtful.topic, [0], "landed", pipeline=str)
         insert(doubtful, 0, range(10, 20))
         change = decide()
         insert(doubtful, 0, range(20, 25))
         with pytest.raises(PreflightError, match="CHS-323.*held 10 rows.*holds 15 rows") as caught:
-            carry_out(opened, change, "resolve")
+            carry_out(opened.clickhouse, opened.store, change, "resolve")
         assert "run the command again" in caught.value.hint
         assert doubtful.in_doubt() == {0}
-        carry_out(opened, decide(), "resolve")
+        carry_out(opened.clickhouse, opened.store, decide(), "resolve")
     assert not doubtful.in_doubt()
 
 
@@ -208,10 +210,10 @@ def test_state_that_was_recorded_after_the_survey(make_job: MakeJob, spark: Spar
     job.send(0, 25)
     insert(job, 0, range(20))
     with quietly_connected(job) as opened:
-        found = survey(opened, lambda _: None, Accepted())
+        found = survey(opened.clickhouse, opened.store, opened.kafka, lambda _: None, Accepted())
         announce(job, {0: (20, 20)})
         with pytest.raises(PreflightError, match="CHS-323") as caught:
-            write(opened, found)
+            write(opened.clickhouse, opened.store, found)
     assert "run the command again" in caught.value.hint
     assert "nothing to recover" in run(job, "recover", "--yes").stdout
     job.drain(spark)

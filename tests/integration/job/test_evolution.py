@@ -66,7 +66,7 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         "CHS-202"
     ]
     with quietly_connected(job) as services:
-        assert not list(sample_findings(services, 5, lambda *_: None)), "other checks name the missing table"
+        assert not [*sample_findings(services.clickhouse, services.kafka, 5, print)], "other checks name the table"
     job.drain(spark)
     assert len(job.landed(columns=["id", "text"])) == 20
     assert select(job.shards[1], f"SHOW CREATE TABLE {table}").count("Nullable(String)") == 1, "id is in the key"

@@ -142,7 +142,15 @@ def test_each_table_has_its_records_whatever_ends_the_job(
                 fingerprint = partial(present_fingerprint, services_now.clickhouse, stream=Untouched("read_committed"))
                 with pytest.raises(PreflightError, match="CHS-322.*table_by has changed"):
                     plan_resolve(
-                        services_now, job.name, (), "resend", table=refunds, pipeline=fingerprint, senders_gone=True
+                        services_now.clickhouse,
+                        services_now.store,
+                        services_now.kafka,
+                        job.name,
+                        (),
+                        "resend",
+                        table=refunds,
+                        pipeline=fingerprint,
+                        senders_gone=True,
                     )
         job.drain(spark)
         check(job, settings)

@@ -114,8 +114,8 @@ class Kept:
 
     def open(self) -> Replay:
         """A replay that knows the tables as they are now."""
-        self.services.clickhouse.refresh(self.services.config)
-        return open_replay(self.services)
+        self.services.take_up(self.services.config)
+        return open_replay(self.services.clickhouse, self.services.store, self.services.kafka)
 
     def replay(self, *conditions: str, verdict: Verdict | None = None) -> dict[str, Any]:
         """What it reports."""
@@ -213,7 +213,7 @@ class KeptInTopic(Kept):
 
 def choose(slow: Replay, *conditions: str) -> tuple[Chosen, dict[StateKey, str]]:
     """What a replay does until it has chosen; in which lives of the partitions it did so."""
-    slow.ledger.claim([], slow.services.clickhouse.layouts)
+    slow.ledger.claim([], slow.clickhouse.layouts)
     slow.source.begin()
     [page] = slow.source.pages(where(conditions))
     lives = slow.chooser.lives()
@@ -401,7 +401,7 @@ def test_a_reset_and_a_replay_do_not_meet(make_kept: Callable[..., Kept], monkey
     slow = kept.open()
     chosen, lives = choose(slow, "partition=1", f"offset={GOOD}")
     assert len(chosen) == 1
-    claim(kept.services, "reset", [], resets=True)
+    claim(kept.services.clickhouse, kept.services.store, "reset", [], resets=True)
     assert slow._round(chosen, lives) == list(chosen)
     assert select(kept.job.shards[0], f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "1"
 

@@ -94,7 +94,7 @@ class Bench:
         return SqlCatalog("lake", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/lake")
 
     def job_file(self) -> Path:
-        """The same mirror as a user writes it."""
+        """The same mirror as a user writes it, without ClickHouse."""
         job = self.folder / "job.toml"
         routes = "".join(f'[[mirror.route]]\ntopic = "{self.topic}"\ntable = "shop.{name}"\n' for name in self.tables)
         job.write_text(
@@ -104,12 +104,6 @@ name = "{self.group.removeprefix("chsink-")}"
 checkpoint = "{self.folder}/checkpoint"
 [kafka]
 bootstrap = "{self.kafka.bootstrap}"
-[[route]]
-topic = "{self.topic}"
-table = "orders"
-[clickhouse]
-endpoints = "http://127.0.0.1:8123"
-user = "default"
 [mirror]
 enabled = true
 control_topic = "{self.control_topic}"

@@ -21,7 +21,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from chsink.config import load
-from chsink.connect import connected
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.errors import PreflightError, UnavailableError, preflight
 from chsink.findings import Finding, Severity
@@ -125,9 +124,8 @@ def test_a_dry_run_decodes_for_the_tables_of_the_mirror(make_bench: MakeBench) -
     strict = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", LongType()))
     bench = make_bench(tables=("orders", "archive"), schemas={"archive": strict})
     bench.produce([1, 2])
-    with connected(load(bench.job_file())) as services:
-        found = list(mirror_sample_findings(services, 10, lambda *_: None))
-    fits, refuses = found
+    config = load(bench.job_file())
+    fits, refuses = mirror_sample_findings(config, open_admin(config), 10, lambda *_: None)
     assert (fits.severity, fits.id) == (Severity.OK, "CHS-507") and "Iceberg table shop.orders" in fits.sentence
     assert (refuses.severity, refuses.id) == (Severity.ERROR, "CHS-507")
     assert ": 2 of 2 sampled records do not fit Iceberg table shop.archive, column name: " in refuses.sentence

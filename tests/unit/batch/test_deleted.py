@@ -72,9 +72,9 @@ def test_a_replay_leaves_it_out() -> None:
     """⚑ Without a value, it would replay as a tombstone."""
     letter = KeptLetters("t", 0, 10, "d.t", "", DELETED_ID, "gone", 0, -1, False, None, None, ())
     target = SimpleNamespace(shards=())
-    services: Any = SimpleNamespace(clickhouse=SimpleNamespace(targets={GONE.topic_table: target}))
+    clickhouse: Any = SimpleNamespace(targets={GONE.topic_table: target})
     source: Any = SimpleNamespace(letters=lambda *_: [letter], sink="s")
     unused: Any = None
     report = ReplayReport("s", dry_run=True)
-    assert list(LetterChooser(services, unused, source)._fitting(GONE, "", [10], report)) == []
+    assert list(LetterChooser(clickhouse, unused, unused, source)._fitting(GONE, "", [10], report)) == []
     assert report.left == {KeepReason.DELETED: 1}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chsink.batch.model import Ack, Assignment, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
-from chsink.clickhouse.kept import Kept, ShardRange, check_kept
+from chsink.clickhouse.kept import Kept, ShardRange
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.dlq.fates import Fate, Fates
 from chsink.errors import ChsinkError, services
@@ -549,7 +549,7 @@ def test_words_find_what_offsets_find(
                 if at_once and some:
                     kept.sent(place, offsets, piece)
                 elif some:
-                    check_kept(place, offsets, Counter(some))
+                    place.check_kept(offsets, Counter(some))
             kept.check()
         except ChsinkError as error:
             found.append((error.name, error.params))

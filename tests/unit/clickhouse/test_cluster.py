@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.connections import Connections
 from chsink.clock import SystemClock
 from chsink.config import Config
 
@@ -17,9 +20,21 @@ JOB = {
 
 def test_each_start_of_a_job_asks_the_clients_of_the_one_before() -> None:
     """A start after an altered table asks each replica; a job that runs for months must not keep a client of each."""
-    cluster = Cluster(Config.from_mapping(JOB, source="job.toml", environ={}), SystemClock())
-    asked = [cluster.client(SHARD), cluster.client(REPLICA), cluster.client(SHARD, 60)]
-    assert len(set(map(id, asked))) == 3
-    assert [cluster.client([*SHARD]), cluster.client(REPLICA), cluster.client(SHARD, 60)] == asked
-    assert cluster.clients == (asked[0],)
-    cluster.close()
+    config = Config.from_mapping(JOB, source="job.toml", environ={})
+    with closing(Connections(config)) as connections:
+        first = Cluster(config, SystemClock(), connections)
+        asked = [first.client(SHARD), first.client(REPLICA), first.client(SHARD, 60)]
+        assert len(set(map(id, asked))) == 3
+        later = first.anew(config)
+        assert [later.client([*SHARD]), later.client(REPLICA), later.client(SHARD, 60)] == asked
+        assert later.clients == first.clients == (asked[0],)
+
+
+def test_another_start_has_the_routes_of_its_configuration() -> None:
+    """What the one before was told of them stays as it was: its tasks still run."""
+    config = Config.from_mapping({**JOB, "route": [{"topic_pattern": "f.*", "table": "{topic}"}]}, environ={})
+    with closing(Connections(config)) as connections:
+        first = Cluster(config.expanded(["f1"]), SystemClock(), connections)
+        assert set(first.routes) == {("f1", "default.f1")}
+        assert set(first.anew(config.expanded(["f1", "f2"])).routes) == {("f1", "default.f1"), ("f2", "default.f2")}
+        assert set(first.routes) == {("f1", "default.f1")}

@@ -45,8 +45,8 @@ CASES = {
         ('[[route]]\ntopic = "a"\ntable = "{db}.t"', "route[0].table", "(?<db>…)"),
         ('[[route]]\ntopic_pattern = "(?<x>a+)"\ntable = "{y}"', "route[0].table", "(?<y>…)"),
         ('[[route]]\ntopic = "a"', "route[0]", "table_by to let each record"),
-        ("route = []", "route", "[[route]]"),
     ],
+    "records_land": [("route = []", "route", "[[route]]")],
     "one_route_per_table": [
         (
             '[[route]]\ntopic = "a"\ntable = "t"\n[[route]]\ntopic = "a"\ntable = "default.t"',

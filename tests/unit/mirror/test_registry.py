@@ -47,11 +47,11 @@ def test_a_topic_that_only_the_mirror_reads_is_looked_up(tmp_path: Path) -> None
         job.write_text(f'{LEAST}\n[schema_registry]\nurl = "{service.url}"\nretry_for_s = 0\n{ROUTES}', "utf-8")
         mirror = open_mirror(load(job, environ={}), cast("Any", None))
 
-        found = list(mirror_registry(mirror))
+        found = list(mirror_registry(mirror.config))
         assert [finding.severity for finding in found] == [Severity.OK, Severity.OK, Severity.WARNING]
         assert "no subject order-key" in found[-1].sentence
         known = [("order", "order-value"), ("order", "order-key")]
-        assert list(mirror_registry(mirror, known)) == []  # doctor has already looked them up
+        assert list(mirror_registry(mirror.config, known)) == []  # doctor has already looked them up
         service.broken = 503
-        [finding] = mirror_registry(mirror)
+        [finding] = mirror_registry(mirror.config)
         assert finding.severity is Severity.ERROR

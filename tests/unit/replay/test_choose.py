@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,11 +27,10 @@ LETTER = KeptLetters("t", 0, 10, "d.t", "c", "CHS-501", "r", 1, 0, False, None, 
 def chooser(record: StateRecord) -> LetterChooser:
     """Over what the job recorded."""
     owner = owners.claim(None, sink="s", attempt="o", driver="d", now_ms=1, above=0, resets=False)
-    store, unused = MemoryStore(), None
+    store, unused = MemoryStore(), cast("Any", None)
     store.create([StoredRow("s", "o", owners.encode_owner(owner)), StoredRow(str(KEY), record.attempt, encode(record))])
-    services: Any = SimpleNamespace(store=store)
     source: Any = SimpleNamespace(sink="s")
-    return LetterChooser(services, unused, source)  # type: ignore[arg-type]
+    return LetterChooser(unused, store, unused, source)
 
 
 @pytest.mark.parametrize(("offsets", "may"), [((5, 14), True), ((5, 17), True), ((15, 17), False)])

@@ -87,9 +87,9 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
         KeptLetters("t", 0, n, "d.t", "", "", "", 0, 0, False, None, value, ())
         for n, value in enumerate([b'{"n":1,"kind":"other"}', b'{"n":2,"kind":"mine"}', b'{"n":"x","kind":"mine"}'])
     ]
-    services: Any = None
+    unused: Any = None
     layout = "f", Layout((Shard(("http://h:1",)),)).to_json()
-    prepared, with_row = Routes(services, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
+    prepared, with_row = Routes(unused, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
     assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == (frozenset({1}), [2], 1)
 
 
@@ -108,7 +108,6 @@ def test_a_field_without_a_column_is_not_dropped_where_columns_are_added() -> No
             targets={("t", "d.t"): RoutedTable("t", "d.t", (ShardTable(SimpleNamespace(), table),))},
             config=SimpleNamespace(adds_columns=lambda _, adds=adds: adds),
         )
-        services: Any = SimpleNamespace(clickhouse=cluster)
         pipelines: Any = None
-        found.append(Routes(services, pipelines).lacking(("t", "d.t"), records))
+        found.append(Routes(cluster, pipelines).lacking(("t", "d.t"), records))
     assert found == [{1: "new"}, {}]

@@ -65,10 +65,10 @@ def replay(replicas: list[Replica]) -> Replay:
         client=lambda urls: replicas[URLS.index(urls[0])],
     )
     cluster.servers = lambda shards: Cluster.servers(cluster, shards)
-    services: Any = SimpleNamespace(clock=clock, clickhouse=cluster)
+    cluster.clock = clock
     unused: Any = None
     window = DedupWindow(lambda *_: [shard], clock, margin_s=30, insert_s=120)
-    return Replay(services, unused, unused, unused, window, unused, unused)
+    return Replay(cluster, unused, unused, unused, unused, window, unused, unused)
 
 
 def test_no_replica_may_still_insert_what_a_person_says_never_landed(replicas: list[Replica]) -> None:

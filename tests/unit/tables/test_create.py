@@ -88,7 +88,8 @@ def test_a_topic_with_a_recorded_range_does_not_wait(record: StateRecord | None,
     if record is not None:
         row = StateKey("s", "w", 0, "d.other")
         store.create([StoredRow(str(row), record.attempt, encode(record))])
-    kafka = SimpleNamespace(partitions=lambda _: [tp], log_ends=lambda _: {tp: 500}, log_starts=lambda _: {tp: 500})
-    config = SimpleNamespace(matched_topics=("w", "t"), sink=SimpleNamespace(name="s"))
-    services: Any = SimpleNamespace(config=config, kafka=kafka, store=store)
-    assert _may_wait(services, {"w"}) is waits
+    kafka: Any = SimpleNamespace(
+        partitions=lambda _: [tp], log_ends=lambda _: {tp: 500}, log_starts=lambda _: {tp: 500}
+    )
+    config: Any = SimpleNamespace(matched_topics=("w", "t"), sink=SimpleNamespace(name="s"))
+    assert _may_wait(config, store, kafka, {"w"}) is waits
