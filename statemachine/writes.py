@@ -40,22 +40,11 @@ def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: 
     """
     assert sibling.phase is not Phase.EMPTY and sibling.epoch <= epoch, sibling
     assert replaced is None or replaced.left, replaced
-    last = sibling.end - 1
-    return StateRecord(
-        Phase.AFTER,
-        epoch,
-        attempt,
-        topic_id=sibling.topic_id,
-        first=last,
-        start=last,
-        end=sibling.end,
-        chunk_offsets=sibling.chunk_offsets,
-        layout=sibling.layout,
-        nonce=attempt,
-        choice_from=last,
-        incarnation=0 if replaced is None else replaced.incarnation + 1,
-        older_end=0 if replaced is None else replaced.known_end,
-    )
+    anew = empty(epoch, attempt) if replaced is None else reset(replaced, epoch=epoch, attempt=attempt)
+    last, topic_id, layout = sibling.end - 1, sibling.topic_id, sibling.layout
+    said = Announcement(topic_id, sibling.chunk_offsets, layout, pipeline="", before_at=0)
+    begun = before(anew, OffsetRange(last, sibling.end), said, epoch=epoch, attempt=attempt, fresh=True)
+    return after(begun, epoch=epoch, attempt=attempt)
 
 
 def before(
@@ -82,9 +71,9 @@ def before(
     follows = asked.start == (record.end if gap is None else gap.end)
     assert fresh or (record.phase is Phase.AFTER and follows), (record, asked, gap)
     recreated = fresh and record.phase is not Phase.EMPTY
+    same_choice = not fresh and choice_of(record.pipeline) == choice_of(said.pipeline)
     gaps = record.gaps if gap is None else (*record.gaps, gap)
     first, gaps = (asked.start, ()) if fresh else _bounded(record.first, gaps)
-    same_choice = not fresh and choice_of(record.pipeline) == choice_of(said.pipeline)
     return StateRecord(
         Phase.BEFORE,
         epoch,
@@ -175,10 +164,14 @@ def left(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     return replace(record, left=True, epoch=epoch, attempt=attempt)
 
 
-def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """Take over the record unchanged: its old owner's next write will be refused."""
+def adopt(record: StateRecord, *, epoch: int, attempt: str, routed: bool = False) -> StateRecord:
+    """Take over the record unchanged: its old owner's next write will be refused.
+
+    If a route leads to a table that was left, others wait for it again, and what it took before does not matter.
+    """
     assert record.epoch <= epoch, record
-    return replace(record, epoch=epoch, attempt=attempt)
+    back = replace(record, left=False, pipeline="") if record.left and routed else record
+    return replace(back, epoch=epoch, attempt=attempt)
 
 
 # --- decided by a person ---------------------------------------------------------------------------------------------
