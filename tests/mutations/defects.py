@@ -852,6 +852,11 @@ DEFECTS = (
         of="tables",
     ),
     Defect(
+        "since when a choice holds is not compared",
+        (Patch(CHOICES, "    return record.choice_from if ", "    return 0 if "),),
+        test="tests/unit/statemachine/test_choices.py",
+    ),
+    Defect(
         "what one table lacks is passed over for any other one",
         (
             Patch(
