@@ -8,11 +8,15 @@ and no range would be in doubt.
 Rules:
 - A state record says from which offset on the choice in its pipeline holds (``table_by.since``).  What the table passed
   before that, it passed under *another choice*.  So it did with all of its offsets if its choice is different now.
-- No table may still have to pass offsets that another table has passed under another choice.
+- No table may still have to pass offsets that another table has passed under another choice.  So where all tables are
+  at the same end, with nothing in doubt, anything may change.
+- A table that takes all records is not waited for.  But it may take part later: so what the others passed before it
+  under other choices must be known, and their last range is not enough.
 - A table that is read again because a person asked for it passes its old offsets as if it were new: only what lies
   beyond its old end is compared, unless the other table is read again, too.
 - A table without a route is *left* once a batch has landed without it.  Nothing waits for it.  If records name it
-  again, it begins where the others are: every earlier record has had its fate.
+  again, it begins where the others are: every earlier record has had its fate.  From the next start with a route on, it
+  is left no more, whether another table has landed anything or not.
 """
 
 from __future__ import annotations
@@ -40,12 +44,8 @@ def mixed_choices(records: Mapping[str, StateRecord], now: Mapping[str, str]) ->
     ``records`` are those of its tables, EMPTY where nothing of the present topic was announced; ``now`` are the present
     pipelines of those that have a route.
     """
-    waiting = {
-        table: record
-        for table, record in records.items()
-        if (not record.table_by.left if table not in now else choice_of(now[table]) or choice_of(record.sent.pipeline))
-    }
-    least = min((_next_of(record) for record in waiting.values()), default=0)
+    waiting = {table: record for table, record in records.items() if _waits(table, record, now)}
+    least = min((record.done for record in waiting.values()), default=0)
     passed = {table: (record, _other_end(record, now.get(table, ""))) for table, record in records.items()}
     found = [
         Mixed(OffsetRange(begins, end), ahead, behind)
@@ -63,15 +63,23 @@ def joining(
     """The keys of tables that records name for the first time, or again; each with the sibling at whose end it begins.
 
     ``chosen`` are the tables that records name now.  A sibling is another table of the topic-partition that records
-    name, or named when it last landed.
+    name, or named when it last landed: one that was left only where all were.
     """
     new = [k for k in keys if k.topic_table in chosen and (k not in records or records[k].table_by.left)]
-    ends: dict[TopicPartition, StateRecord] = {}
+    ahead: dict[TopicPartition, StateRecord] = {}
     for key, record in records.items() if new else ():
-        named = key.topic_table in chosen or choice_of(record.sent.pipeline)
-        if named and record.phase is not Phase.EMPTY and not record.table_by.left:
-            ends[key.topic_partition] = max(ends.get(key.topic_partition, record), record, key=lambda r: r.end)
-    return {key: ends[key.topic_partition] for key in new if key.topic_partition in ends}
+        if (key.topic_table in chosen or choice_of(record.sent.pipeline)) and record.phase is not Phase.EMPTY:
+            one = ahead.get(key.topic_partition, record)
+            ahead[key.topic_partition] = max(one, record, key=lambda r: (not r.table_by.left, r.end))
+    found = {key: ahead[key.topic_partition] for key in new if key.topic_partition in ahead}
+    return {key: sibling for key, sibling in found.items() if key not in records or records[key].end < sibling.end}
+
+
+def _waits(table: str, record: StateRecord, now: Mapping[str, str]) -> bool:
+    """Whether the choices of the others matter to what the table still has to pass."""
+    if record.table_by.left:
+        return False
+    return bool(table not in now or choice_of(now[table]) or choice_of(record.sent.pipeline))
 
 
 def _other_end(record: StateRecord, now: str) -> int:
@@ -79,10 +87,5 @@ def _other_end(record: StateRecord, now: str) -> int:
     return record.table_by.since if choice_of(record.sent.pipeline) == choice_of(now) else record.end
 
 
-def _next_of(record: StateRecord) -> int:
-    """The first offset that the table still has to pass, or to pass again."""
-    return record.start if record.in_doubt else record.end
-
-
 def _compared_from(waiting: StateRecord, passed: StateRecord) -> int:
-    return waiting.life.older_end if waiting.read_again and not passed.read_again else _next_of(waiting)
+    return waiting.life.older_end if waiting.read_again and not passed.read_again else waiting.done

@@ -106,6 +106,11 @@ class StateRecord:
         return max(self.end, self.life.older_end)
 
     @property
+    def done(self) -> int:
+        """The first offset that is not known to have landed, or to have been given up."""
+        return self.start if self.in_doubt else self.end
+
+    @property
     def read_again(self) -> bool:
         """Whether all that it is to land up to its old end was landed by an earlier incarnation, too."""
         return self.end < self.life.older_end

@@ -36,17 +36,11 @@ def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: 
     """
     assert sibling.phase is not Phase.EMPTY and sibling.epoch <= epoch, sibling
     assert replaced is None or replaced.table_by.left, replaced
-    last = sibling.end - 1
-    incarnation, older_end = (0, 0) if replaced is None else (replaced.life.incarnation + 1, replaced.known_end)
-    return StateRecord(
-        Phase.AFTER,
-        epoch,
-        attempt,
-        last,
-        sibling.end,
-        life=TopicLife(sibling.life.topic_id, incarnation, attempt, last, older_end),
-        sent=replace(sibling.sent, pipeline=""),
-    )
+    anew = empty(epoch, attempt) if replaced is None else reset(replaced, epoch=epoch, attempt=attempt)
+    last, sent = sibling.end - 1, replace(sibling.sent, pipeline="")
+    said = Announcement(sibling.life.topic_id, sent, Seen())
+    begun = before(anew, OffsetRange(last, sibling.end), said, epoch=epoch, attempt=attempt, fresh=True)
+    return after(begun, epoch=epoch, attempt=attempt)
 
 
 def before(
@@ -72,11 +66,11 @@ def before(
     assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
     follows = asked.start == (record.end if gap is None else gap.end)
     assert fresh or (record.phase is Phase.AFTER and follows), (record, asked, gap)
+    same_choice = not fresh and choice_of(record.sent.pipeline) == choice_of(said.sent.pipeline)
     if fresh:
         record = _anew(record, asked.start, attempt)
     elif gap is not None:
         record = _with_gap(record, gap)
-    same_choice = choice_of(record.sent.pipeline) == choice_of(said.sent.pipeline)
     same_pipeline = record.sent.pipeline == said.sent.pipeline
     return replace(
         record,
@@ -143,9 +137,15 @@ def left(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
     return replace(record, epoch=epoch, attempt=attempt, table_by=replace(record.table_by, left=True))
 
 
-def adopt(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
-    """Take over the record unchanged: its old owner's next write will be refused."""
+def adopt(record: StateRecord, *, epoch: int, attempt: str, routed: bool = False) -> StateRecord:
+    """Take over the record unchanged: its old owner's next write will be refused.
+
+    If a route leads to a table that was left, others wait for it again, and what it took before does not matter.
+    """
     assert record.epoch <= epoch, record
+    if routed and record.table_by.left:
+        table_by, sent = replace(record.table_by, left=False), replace(record.sent, pipeline="")
+        record = replace(record, table_by=table_by, sent=sent)
     return replace(record, epoch=epoch, attempt=attempt)
 
 

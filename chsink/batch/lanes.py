@@ -19,7 +19,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chsink.batch.driver import Destination, Driver
@@ -33,7 +33,6 @@ from chsink.statemachine.choices import mixed_choices
 from chsink.statemachine.parts import TableChoice
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
-from chsink.statemachine.table import choice_of
 
 
 def in_lanes(destinations: Iterable[Destination]) -> list[dict[str, Destination]]:
@@ -97,8 +96,8 @@ class Lanes:
         assert {tp.topic for tp in batch.ranges} <= self.drivers[0].routes.keys(), "lane 0 has every topic"
         if self.ledger.chosen:  # before one table lands: the row of another, if it were made then, would begin behind
             self.ledger.ensure(key for driver in self.drivers for key in driver.keys_of(batch.ranges))
-        self._check_choices(batch.ranges)
         read = {tp for tp, offsets in batch.ranges.items() if not offsets.is_empty}
+        self._check_choices(read)
 
         def land(driver: Driver) -> None:
             mine = {tp: offsets for tp, offsets in batch.ranges.items() if tp.topic in driver.routes}
@@ -108,7 +107,7 @@ class Lanes:
             driver.process(todo, runner, framed=read <= mine.keys())
 
         self._each(land)
-        self._leave({tp: offsets for tp, offsets in batch.ranges.items() if not offsets.is_empty})
+        self._leave(read)
 
     def _passed(self, planned: Mapping[TopicPartition, OffsetRange], lane: Driver) -> frozenset[TopicPartition]:
         """Where a table has no range yet, and the plan begins behind records that it should get.
@@ -135,21 +134,25 @@ class Lanes:
         """The keys of the topic-partition's tables in the other lanes."""
         return [key for driver in self.drivers if driver is not lane for key in driver.keys_of([tp])]
 
-    def _check_choices(self, planned: Iterable[TopicPartition]) -> None:
+    @property
+    def _pipelines(self) -> dict[str, dict[str, str]]:
+        """For each topic, the present pipelines of the tables to which a route leads."""
+        found: dict[str, dict[str, str]] = {}
+        for driver in self.drivers:
+            for topic, to in driver.routes.items():
+                found.setdefault(topic, {})[to.table] = to.pipeline
+        return found
+
+    def _check_choices(self, read: Iterable[TopicPartition]) -> None:
         """HaltError where ``table_by`` changed in the middle of a batch (:mod:`chsink.statemachine.choices`)."""
-        pipelines = {(d.topic, d.table): d.pipeline for driver in self.drivers for d in driver.routes.values()}
-        found: dict[TopicPartition, dict[str, StateRecord]] = {tp: {} for tp in planned}
-        chosen: set[TopicPartition] = set()
+        pipelines = self._pipelines
+        found: dict[TopicPartition, dict[str, StateRecord]] = {tp: {} for tp in sorted(read)}
         for key, record in self.ledger.records.items():
-            tp = key.topic_partition
-            if tp in found:
-                found[tp][key.table] = record
-                if choice_of(record.sent.pipeline) or choice_of(pipelines.get(key.topic_table, "")):
-                    chosen.add(tp)
+            if key.topic_partition in found:
+                found[key.topic_partition][key.table] = record
         halted = []
-        for tp in sorted(chosen):
-            now = {table: pipelines[tp.topic, table] for table in found[tp] if (tp.topic, table) in pipelines}
-            mixed = mixed_choices(self._of_this_topic(tp, found[tp]), now)
+        for tp, records in found.items():
+            mixed = mixed_choices(self._of_this_topic(tp, records), pipelines[tp.topic])
             if mixed is not None:
                 halted.append(halts.CHOICE_CHANGED(tp=tp, range=mixed.offsets, ahead=mixed.ahead, behind=mixed.behind))
         raise_all(halted)
@@ -166,18 +169,19 @@ class Lanes:
             for table, r in records.items()
         }
 
-    def _leave(self, planned: Mapping[TopicPartition, OffsetRange]) -> None:
+    def _leave(self, read: Container[TopicPartition]) -> None:
         """Once a batch has landed in all tables, mark those without a route as left: nothing waits for them."""
-        routed = {(d.topic, d.table) for driver in self.drivers for d in driver.routes.values()}
+        pipelines = self._pipelines
         behind = {
             key: record
             for key, record in self.ledger.records.items()
-            if key.topic_table not in routed and not record.table_by.left and key.topic_partition in planned
+            if key.topic_partition in read
+            and key.table not in pipelines[key.topic]
+            and not (record.table_by.left or record.in_doubt)
         }
-        attempt, epoch = self.ledger.attempt() if behind else "", self.ledger.epoch
-        left = {k: writes.left(r, epoch=epoch, attempt=attempt) for k, r in behind.items() if not r.in_doubt}
-        if left:
-            self.ledger.write(left)
+        if behind:
+            attempt, epoch = self.ledger.attempt(), self.ledger.epoch
+            self.ledger.write({k: writes.left(r, epoch=epoch, attempt=attempt) for k, r in behind.items()})
 
     def _each(self, act: Callable[[Driver], None]) -> None:
         halted = []

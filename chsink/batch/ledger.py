@@ -142,18 +142,20 @@ class Ledger:
         a pattern matches, if the sink knew others.  A new checkpoint then begins at its first record, also if none of
         it landed before.  A table that records name only now, or again, begins where its siblings are.
         """
+        routed = dict.fromkeys(keys)
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
-        missing = [k for k in keys if k not in rows]
+        missing = [k for k in routed if k not in rows]
         if not older and not missing:
             self.records = rows
             return False
         attempt = self.new_attempt()
-        joins = joining(rows, [*missing, *older], self.chosen)
+        joined = {
+            k: writes.joined(sibling, rows.get(k), epoch=self.epoch, attempt=attempt)
+            for k, sibling in joining(rows, [*missing, *older], self.chosen).items()
+        }
         if older:
             taken = {
-                k: writes.adopt(r, epoch=self.epoch, attempt=attempt)
-                if k not in joins
-                else writes.joined(joins[k], r, epoch=self.epoch, attempt=attempt)
+                k: joined.get(k) or writes.adopt(r, epoch=self.epoch, attempt=attempt, routed=k in routed)
                 for k, r in older.items()
             }
             self.store.swap([_swap(k, older[k], r) for k, r in taken.items()])
@@ -161,12 +163,7 @@ class Ledger:
             topics = {topic for topic, _ in known}
             new = {k.topic for k in missing if topics and k.topic in self.matched} - topics
             late = {k for k in missing if k.topic in new or k.topic_table in known}
-            made = {
-                k: writes.empty(self.epoch, attempt, TopicLife(late=k in late))
-                if k not in joins
-                else writes.joined(joins[k], epoch=self.epoch, attempt=attempt)
-                for k in missing
-            }
+            made = {k: joined.get(k) or writes.empty(self.epoch, attempt, TopicLife(late=k in late)) for k in missing}
             self.store.create([_row(k, r) for k, r in made.items()])
         return True
 

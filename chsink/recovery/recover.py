@@ -161,7 +161,7 @@ class _Look:
 
     def _kept(self, key: StateKey, record: StateRecord, means: Means) -> Recovered:
         means = changed(means, letters=self.delivered.of(key))
-        delivered = self.delivered_until(key, record.start if record.in_doubt else record.end, means)
+        delivered = self.delivered_until(key, record.done, means)
         return Recovered(key, record, record.range, record.life.topic_id, kept=True, delivered=delivered)
 
     def delivered_until(self, key: StateKey, start: int, means: Means) -> int:
@@ -434,7 +434,7 @@ class _Partition:
 
     def _unaccounted(self, record: StateRecord, seen: Extent, missing: list[OffsetRange]) -> list[OffsetRange]:
         """Holes beyond what the record says is done: up to there it tells what landed and what was left out."""
-        done = _done(record)
+        done = record.done
         beyond = [OffsetRange(max(h.start, done), h.end) for h in missing if h.end > done]
         return [OffsetRange(done, seen.range.start), *beyond] if done < seen.range.start else beyond
 
@@ -446,7 +446,7 @@ class _Partition:
     def _in_doubt(self, seen: Extent, told: Told, log_start: int) -> Doubt | OffsetRange | ChsinkError:
         """What the next start is to look for and to complete, if it can tell whole pieces from parts of them."""
         lost = tuple(runs_of(told.unexplained.tolist()))
-        lowest = log_start if self._replaced is None else max(log_start, _done(self._replaced))
+        lowest = log_start if self._replaced is None else max(log_start, self._replaced.done)
         cut = self._cut(OffsetRange(lost[0].start, seen.range.end), told, lowest)
         if not isinstance(cut, str):
             return Doubt(*cut, lost)
@@ -551,11 +551,6 @@ class _Partition:
             return rows
         name = quote_table(letters.table.canonical)
         return f"{rows}; and their dead letters, on {letters.url}: DELETE FROM {name} {which} {only_of(self._key)}"
-
-
-def _done(record: StateRecord) -> int:
-    """Up to which offset the record says what landed and what was left out."""
-    return record.start if record.in_doubt else record.end
 
 
 def _count(ranges: Iterable[OffsetRange]) -> int:

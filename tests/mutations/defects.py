@@ -838,7 +838,7 @@ DEFECTS = (
         "table_by may change in the middle of a batch",
         (
             Patch(
-                LANES, "            if mixed is not None:\n", "            if mixed is not None and tp not in chosen:\n"
+                LANES, "            if mixed is not None:\n", "            if mixed is not None and tp not in found:\n"
             ),
         ),
         "at_most_once",
@@ -851,12 +851,17 @@ DEFECTS = (
             Patch(
                 CHOICES,
                 "        if behind != ahead and (begins",
-                "        if behind != ahead and record.start <= _next_of(other) and (begins",
+                "        if behind != ahead and record.start <= other.done and (begins",
             ),
         ),
         "at_most_once",
         seed=104,
         of="tables",
+    ),
+    Defect(
+        "since when a choice holds is not compared",
+        (Patch(CHOICES, "    return record.table_by.since if ", "    return 0 if "),),
+        test="tests/unit/statemachine/test_choices.py",
     ),
     Defect(
         "what one table lacks is passed over for any other one",
@@ -994,8 +999,19 @@ DEFECTS = (
         test=f"{_LEDGER_TESTS}::test_rows_that_a_claim_made_itself_do_not_make_the_others_late",
     ),
     Defect(
+        "a table that comes back is taken for left when another one has landed",
+        (
+            Patch(
+                LEDGER,
+                "adopt(r, epoch=self.epoch, attempt=attempt, routed=k in routed)",
+                "adopt(r, epoch=self.epoch, attempt=attempt)",
+            ),
+        ),
+        test="tests/unit/batch/test_resent.py::test_tables_that_were_left_together_come_back_together",
+    ),
+    Defect(
         "a table is left in partitions that no batch had",
-        (Patch(LANES, "not record.table_by.left and key.topic_partition in planned", "not record.table_by.left"),),
+        (Patch(LANES, "            if key.topic_partition in read\n            and ", "            if "),),
         test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
     ),
     Defect(
@@ -1003,7 +1019,7 @@ DEFECTS = (
         (
             Patch(
                 LANES,
-                "self._leave({tp: offsets for tp, offsets in batch.ranges.items() if not offsets.is_empty})",
+                "self._leave(read)",
                 "self._leave(batch.ranges)",
             ),
         ),
@@ -1037,7 +1053,10 @@ DEFECTS = (
     ),
     Defect(
         "recover --replace trusts an old range in doubt to its end",
-        (Patch(RECOVER, "    return record.start if record.in_doubt else record.end\n", "    return record.end\n"),),
+        (
+            Patch(RECOVER, "        done = record.done\n", "        done = record.end\n"),
+            Patch(RECOVER, "self._replaced.done", "self._replaced.end"),
+        ),
         test=f"{_SCENES}::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
     ),
     Defect(

@@ -51,9 +51,8 @@ def _landed(record: StateRecord) -> int:
     shared = choice_of(record.sent.pipeline) or not record.sent.pipeline
     if record.phase is Phase.EMPTY or (shared and not any(mark.blocks for mark in record.seen.marks)):
         return 0
-    done = record.start if record.in_doubt else record.end
     left_out = record.tally.skipped + record.tally.dead_letters + sum(gap.length for gap in record.gaps)
-    return max(0, done - record.life.first - left_out)
+    return max(0, record.done - record.life.first - left_out)
 
 
 def _deleting(target: RoutedTable) -> str:

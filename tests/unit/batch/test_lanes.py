@@ -198,6 +198,16 @@ def test_no_lane_is_asked_where_records_would_change_their_table_within_a_batch(
     assert not any(lane.asked for lane in each)
 
 
+def test_a_partition_without_records_is_compared_when_it_has_some() -> None:
+    """Nothing lands there now, and a batch that other partitions need would never be done."""
+    each = [chosen("d.a", "decoder=1,table_by=new"), chosen("d.b", "decoder=1,table_by=other")]
+    together = share(each, {"d.a": LAST, "d.b": replace(LAST, start=0, end=10)})
+    together.process(PlannedBatch(1, {T0: OffsetRange(20, 20), T1: OffsetRange(0, 5)}), cast("Any", None))
+    assert all(lane.asked for lane in each)
+    with pytest.raises(HaltError, match="CHS-309"):
+        together.process(PlannedBatch(2, {T0: OffsetRange(20, 25)}), cast("Any", None))
+
+
 def test_a_topic_that_was_recreated_has_passed_nothing() -> None:
     """⚑ Table b is still at the deleted topic's end, which says nothing of the new one's records."""
     each = [chosen("d.a", "table_by=new"), chosen("d.b", "table_by=other")]

@@ -1,4 +1,4 @@
-"""A range that a person had sent again, for a table that took all records, and ``table_by`` that comes before it is."""
+"""``table_by`` that comes, or comes again, to a job with a real ledger and real drivers: each record where it belongs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ TP = TopicPartition("t", 0)
 ALL = {"d.a": "decoder=1"}
 BY = {"d.a": "decoder=1,table_by=even", "d.b": "decoder=1,table_by=odd"}
 """Under it, d.a takes the even offsets."""
+RAW = {"d.raw": "decoder=1"}
 KAFKA: Any = SimpleNamespace(
     partitions=lambda _: [TP],
     topic_ids=lambda topics: dict.fromkeys(topics, "id"),
@@ -55,7 +56,7 @@ class Job:
 
     def __init__(self) -> None:
         self.store, self.numbers, self.rows = MemoryStore(), count(), list[tuple[str, int]]()
-        self.dies = False
+        self.dies, self.dies_in = False, ""
 
     def start(self, pipelines: dict[str, str]) -> Lanes:
         clock: Any = SimpleNamespace(now_ms=lambda: next(self.numbers), sleep=lambda _: None)
@@ -81,6 +82,8 @@ class Job:
         return started
 
     def from_kafka(self, assigned: Any) -> list[Ack]:
+        if any(one.key.table == self.dies_in for one in assigned):
+            raise KeyboardInterrupt
         return [self._land(one) for one in assigned]
 
     def from_batch(self, _batch: Any, assigned: Any) -> list[Ack]:
@@ -128,3 +131,23 @@ def test_a_range_to_be_sent_again_does_not_follow_a_table_by_that_came_since() -
 
     assert sorted(offset for _, offset in job.rows) == list(range(30))
     assert {table for table, offset in job.rows if offset >= 20} == {"d.a", "d.b"}
+
+
+def test_tables_that_were_left_together_come_back_together() -> None:
+    """⚑ ``table_by`` went for a time, while another table got all records.  When it is back, and the job dies in the first of its
+    tables, the second one still gets what the first one has announced.
+    """
+    job = Job()
+    job.batch(job.start({**RAW, **BY}), 0)
+    job.batch(job.start(RAW), 1)
+    both = PlannedBatch(2, {TP: OffsetRange(10, 30)})  # a new checkpoint
+    job.dies_in = "d.a"
+    with pytest.raises(KeyboardInterrupt):
+        job.start({**RAW, **BY}).process(both, job)
+    job.dies_in = ""
+    again = job.start({**RAW, **BY})
+    again.settle_all(job)
+    again.process(both, job)
+
+    shared = [(table, offset) for table, offset in job.rows if table != "d.raw"]
+    assert sorted(set(shared)) == sorted(("d.b" if offset % 2 else "d.a", offset) for offset in range(30))

@@ -56,6 +56,8 @@ BOTH_NEW = {"a": NEW, "b": NEW}
         ({"a": AT_20, "b": writes.left(AT_10, epoch=1, attempt="x")}, {"a": NEW}, None),
         ({"a": AT_20, "b": AT_10}, {"a": NEW, "b": "decoder=1"}, (10, 20)),
         ({"a": AT_20, "b": landed(0, 10, "decoder=1")}, {"a": NEW, "b": "decoder=1"}, None),  # it takes all records
+        ({"a": landed(20, 30, NEW, 20), "b": landed(0, 10, "decoder=1")}, BOTH_NEW, (10, 20)),  # until now
+        ({"a": AT_20, "b": writes.left(AT_10, epoch=1, attempt="x")}, {"a": NEW, "b": "decoder=1"}, None),
         ({"a": AT_20, "b": writes.reset(AT_20, epoch=1, attempt="x")}, BOTH_NEW, None),  # a person's word
         (
             dict.fromkeys("ab", replace(AT_10, life=replace(AT_10.life, older_end=90)))
@@ -99,7 +101,10 @@ def test_where_a_table_begins() -> None:
     assert found == {keys["b"]: AT_20, keys["c"]: AT_20}
     assert joining(records, keys.values(), {("t", "c")}) == {keys["c"]: AT_20}
     assert joining(records, keys.values(), {("t", "c"), ("t", "d")})[keys["c"]].end == 30
-    assert not joining({keys["b"]: left}, keys.values(), named)
+    assert not joining({keys["b"]: left}, [keys["b"]], named)
+    last = writes.left(AT_20, epoch=1, attempt="x")
+    found = joining({keys["a"]: left, keys["b"]: last}, keys.values(), named)
+    assert found == {keys["a"]: last, keys["c"]: last}, "all were left: they begin where the last of them is"
     again = writes.joined(AT_20, left, epoch=1, attempt="y")
     assert (again.end, again.life.incarnation, again.life.older_end, again.life.nonce) == (20, 1, 10, "y")
     assert not again.table_by.left
@@ -127,7 +132,8 @@ class Job:
         for key, sibling in joins.items():
             self.records[key.table] = writes.joined(sibling, rows.get(key), epoch=1, attempt="j")
         for table in choice:
-            self.records.setdefault(table, NEVER)
+            record = self.records.get(table, NEVER)
+            self.records[table] = writes.adopt(record, epoch=1, attempt="x", routed=True)
 
     def batch(self, planned: OffsetRange, choice: dict[str, int], chunks: list[int], crash: int) -> bool:
         """Land one batch in rounds, lane by lane.  Returns whether it is done; ``crash`` counts the rounds before one."""
