@@ -105,7 +105,7 @@ class Unsettled:
 
 @dataclass(frozen=True, slots=True)
 class TableChoice:
-    """Since when does the table choose its records as it does now?
+    """Since when does the table choose its records as it does now?  Empty where ``table_by`` is not used.
 
     ``since`` is the offset from which on the table takes its records by the choice in its pipeline.  ``left``: a batch
     of the topic landed when no route led to the table; nothing waits for it.

@@ -66,11 +66,11 @@ def before(
     assert gap is None or (gap.start == record.end and not fresh), (record, asked, gap)
     follows = asked.start == (record.end if gap is None else gap.end)
     assert fresh or (record.phase is Phase.AFTER and follows), (record, asked, gap)
-    same_choice = not fresh and choice_of(record.sent.pipeline) == choice_of(said.sent.pipeline)
     if fresh:
         record = _anew(record, asked.start, attempt)
     elif gap is not None:
         record = _with_gap(record, gap)
+    same_choice = choice_of(record.sent.pipeline) == choice_of(said.sent.pipeline)
     same_pipeline = record.sent.pipeline == said.sent.pipeline
     return replace(
         record,

@@ -16,11 +16,11 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("chsink", "statemachine")
 BOUNDS: Final = {
-    "words of the glossary": 65,
+    "words of the glossary": 60,
     "names of public types that stand twice": 10,
     "imports in circles of folders": 0,
-    "fields of the state record's core": 26,
-    "production lines": 48_000,
+    "fields of the state record's core": 12,
+    "production lines": 48_500,
 }
 
 
