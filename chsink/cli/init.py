@@ -16,7 +16,7 @@ from chsink.cli.output import JsonOption, print_json
 from chsink.errors import PreflightError, local
 
 if TYPE_CHECKING:
-    from chsink.starter.job import Places
+    from chsink.starter.job import StartingPoint
     from chsink.starter.propose import Proposal
 
 
@@ -58,7 +58,7 @@ def init(  # noqa: PLR0917 - options of a command
     chsink init --from-topic orders --bootstrap kafka:9092 --endpoint http://clickhouse:8123 --apply
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is not None:
-        found = _places(path, topic, bootstrap, endpoint or (), registry, table, root)
+        found = _starting_point(path, topic, bootstrap, endpoint or (), registry, table, root)
         _from_topic(path, found, sample, apply=apply, as_json=as_json)
     elif example:
         stack = running(root)
@@ -68,7 +68,7 @@ def init(  # noqa: PLR0917 - options of a command
         typer.echo("Edit it, then run: chsink validate -c " + str(path))
 
 
-def _places(  # noqa: PLR0917 - options of a command
+def _starting_point(  # noqa: PLR0917 - options of a command
     path: Path,
     topic: str,
     bootstrap: str | None,
@@ -76,9 +76,9 @@ def _places(  # noqa: PLR0917 - options of a command
     registry: str | None,
     table: str | None,
     root: Path,
-) -> Places:
+) -> StartingPoint:
     """Where everything is: as the options say, else as `chsink dev up` says, else as the user says."""
-    from chsink.starter.job import Places
+    from chsink.starter.job import StartingPoint
 
     try:
         stack = running(root)
@@ -92,7 +92,7 @@ def _places(  # noqa: PLR0917 - options of a command
     registry = registry or (stack.registry if stack else None)
     name = table or re.sub(r"[^A-Za-z0-9_]", "_", topic)
     checkpoint = path.parent.resolve() / "checkpoints" / topic
-    return Places(topic, name, bootstrap, endpoints, registry, checkpoint)
+    return StartingPoint(topic, name, bootstrap, endpoints, registry, checkpoint)
 
 
 def _asked(option: str, what: str, default: str) -> str:
@@ -102,29 +102,29 @@ def _asked(option: str, what: str, default: str) -> str:
     return str(typer.prompt(what, default=default, err=True))
 
 
-def _from_topic(path: Path, places: Places, sample: int, *, apply: bool, as_json: bool) -> None:
+def _from_topic(path: Path, start: StartingPoint, sample: int, *, apply: bool, as_json: bool) -> None:
     from chsink.config import load
     from chsink.observe.logs import configure
     from chsink.starter.propose import check_new, create, propose
 
     configure("console", "error")
-    statement_file = path.parent / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', places.table)}.sql"
+    statement_file = path.parent / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', start.table)}.sql"
     _check_free((path, statement_file))
     if apply:
-        check_new(places)
-    made = propose(places, sample)
+        check_new(start)
+    made = propose(start, sample)
     _write({path: made.job, statement_file: made.statement.sql + "\n"}, quiet=as_json)
     if apply:
         create(load(path), made.statement)
     if as_json:
-        _print_json(places, made, applied=apply)
+        _print_json(start, made, applied=apply)
     else:
-        _print(path, statement_file, places, made, applied=apply)
+        _print(path, statement_file, start, made, applied=apply)
 
 
-def _print(path: Path, statement_file: Path, places: Places, made: Proposal, *, applied: bool) -> None:
+def _print(path: Path, statement_file: Path, start: StartingPoint, made: Proposal, *, applied: bool) -> None:
     typer.echo(
-        f"\n{made.guess.count:,} of {made.values:,} sampled values of topic {places.topic} are {made.guess.what}."
+        f"\n{made.guess.count:,} of {made.values:,} sampled values of topic {start.topic} are {made.guess.what}."
     )
     for note in made.guess.notes:
         typer.echo(f"Note: {note}.")
@@ -135,10 +135,10 @@ def _print(path: Path, statement_file: Path, places: Places, made: Proposal, *, 
     typer.echo(f"Look at both files, then run:\n  chsink doctor -c {path} --sample 1000\n  chsink run -c {path}")
 
 
-def _print_json(places: Places, made: Proposal, *, applied: bool) -> None:
+def _print_json(start: StartingPoint, made: Proposal, *, applied: bool) -> None:
     print_json(
         {
-            "topic": places.topic,
+            "topic": start.topic,
             "records": made.records,
             "values": made.values,
             "format": {"type": made.guess.format, **made.guess.options},

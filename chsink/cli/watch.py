@@ -25,9 +25,9 @@ HEADINGS: Final = ("topic", "table", "landed/s", "sent/s", "lag", "done in", "in
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TableSpeed:
     """One topic and table.  Rates count offsets a second, ``lag`` offsets, ``left_s`` seconds until the lag is gone at
-    this pace; None where that is not known, or the lag does not shrink.  ``in_doubt`` counts partitions.
+    this speed; None where that is not known, or the lag does not shrink.  ``in_doubt`` counts partitions.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class _Added:
     """Of all partitions of a topic, for one table."""
 
     end: int = 0
@@ -48,49 +48,49 @@ class Sums:
     in_doubt: int = 0
 
 
-def paces(before: Status | None, now: Status, seconds: float) -> list[Pace]:
+def speeds(before: Status | None, now: Status, seconds: float) -> list[TableSpeed]:
     """How each table does, from two statuses that are ``seconds`` apart."""
     old = {} if before is None else _sums(before["partitions"])
-    return [_pace(name, old.get(name), sums, seconds) for name, sums in _sums(now["partitions"]).items()]
+    return [_speed(name, old.get(name), sums, seconds) for name, sums in _sums(now["partitions"]).items()]
 
 
-def _sums(partitions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Sums]:
-    found: dict[tuple[str, str], Sums] = {}
+def _sums(partitions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], _Added]:
+    found: dict[tuple[str, str], _Added] = {}
     for p in partitions:
         name = p["topic"], p["table"]
-        sums = found.get(name, Sums())
+        sums = found.get(name, _Added())
         lag = None if None in (p["lag"], sums.lag) else (sums.lag or 0) + p["lag"]
-        found[name] = Sums(sums.end + p["end"], lag, sums.in_doubt + (p["phase"] == "BEFORE"))
+        found[name] = _Added(sums.end + p["end"], lag, sums.in_doubt + (p["phase"] == "BEFORE"))
     return found
 
 
-def _pace(name: tuple[str, str], old: Sums | None, now: Sums, seconds: float) -> Pace:
+def _speed(name: tuple[str, str], old: _Added | None, now: _Added, seconds: float) -> TableSpeed:
     if old is None or now.end < old.end:  # the first look, or a reset in between
-        return Pace(*name, None, None, now.lag, None, now.in_doubt)
+        return TableSpeed(*name, None, None, now.lag, None, now.in_doubt)
     landed = (now.end - old.end) / seconds
     if now.lag is None or old.lag is None:
-        return Pace(*name, landed, None, now.lag, None, now.in_doubt)
+        return TableSpeed(*name, landed, None, now.lag, None, now.in_doubt)
     produced = max(0.0, (now.end + now.lag - old.end - old.lag) / seconds)
     shrinks = landed - produced
     left = 0.0 if not now.lag else now.lag / shrinks if shrinks > 0 else None
-    return Pace(*name, landed, produced, now.lag, left, now.in_doubt)
+    return TableSpeed(*name, landed, produced, now.lag, left, now.in_doubt)
 
 
 def watch(look: Callable[[], Status], every_s: float, *, as_json: bool) -> None:
-    """Print the paces until interrupted: on a terminal a table that is drawn again, elsewhere a line for each table."""
+    """Print the speeds until interrupted: on a terminal one table, drawn again; elsewhere a line for each."""
     screen = _screen() if sys.stdout.isatty() and not as_json else None
     with suppress(KeyboardInterrupt), screen or nullcontext():
         for found in _looks(look, every_s):
             if as_json:
-                print_json({"at": _now(), "tables": [asdict(pace) for pace in found]}, indent=None)
+                print_json({"at": _now(), "tables": [asdict(speed) for speed in found]}, indent=None)
             elif screen is not None:
                 screen.update(_table(found), refresh=True)
             else:
-                for pace in found:
-                    typer.echo(f"{_now()} " + ", ".join(_words(pace)))
+                for speed in found:
+                    typer.echo(f"{_now()} " + ", ".join(_words(speed)))
 
 
-def _looks(look: Callable[[], Status], every_s: float) -> Iterator[list[Pace]]:
+def _looks(look: Callable[[], Status], every_s: float) -> Iterator[list[TableSpeed]]:
     before, seen_s = None, 0.0
     while True:
         try:
@@ -98,27 +98,27 @@ def _looks(look: Callable[[], Status], every_s: float) -> Iterator[list[Pace]]:
         except UnavailableError as error:
             typer.echo(f"{_now()} {error}; trying again", err=True)
         else:
-            yield paces(before, now, now_s - seen_s)
+            yield speeds(before, now, now_s - seen_s)
             before, seen_s = now, now_s
         time.sleep(every_s)
 
 
-def _cells(pace: Pace) -> tuple[str, ...]:
-    counts = [_number(n) for n in (pace.landed_per_s, pace.produced_per_s, pace.lag)]
-    return pace.topic, pace.table, *counts, _duration(pace), str(pace.in_doubt)
+def _cells(speed: TableSpeed) -> tuple[str, ...]:
+    counts = [_number(n) for n in (speed.landed_per_s, speed.produced_per_s, speed.lag)]
+    return speed.topic, speed.table, *counts, _duration(speed), str(speed.in_doubt)
 
 
-def _words(pace: Pace) -> Iterator[str]:
+def _words(speed: TableSpeed) -> Iterator[str]:
     """One line of a log: what is not known is left out."""
-    _, _, landed, produced, lag, done, in_doubt = _cells(pace)
-    yield f"{pace.topic} to {pace.table}: lag {lag} offsets"
-    if pace.landed_per_s is not None:
+    _, _, landed, produced, lag, done, in_doubt = _cells(speed)
+    yield f"{speed.topic} to {speed.table}: lag {lag} offsets"
+    if speed.landed_per_s is not None:
         yield f"{landed} landed a second"
-    if pace.produced_per_s is not None:
+    if speed.produced_per_s is not None:
         yield f"{produced} sent a second"
-    if pace.left_s:
+    if speed.left_s:
         yield f"done in {done}"
-    if pace.in_doubt:
+    if speed.in_doubt:
         yield f"{in_doubt} partitions in doubt"
 
 
@@ -126,10 +126,10 @@ def _number(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
-def _duration(pace: Pace) -> str:
-    if pace.left_s is None:
+def _duration(speed: TableSpeed) -> str:
+    if speed.left_s is None:
         return "-"
-    return "now" if not pace.lag else str(timedelta(seconds=round(pace.left_s)))
+    return "now" if not speed.lag else str(timedelta(seconds=round(speed.left_s)))
 
 
 def _now() -> str:
@@ -142,13 +142,13 @@ def _screen() -> Live:
     return Live(auto_refresh=False)
 
 
-def _table(found: Sequence[Pace]) -> Table:
+def _table(found: Sequence[TableSpeed]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, caption=f"{_now()}  Ctrl-C ends this; the job goes on", caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in {"topic", "table"} else "right")
-    for pace in found:
-        table.add_row(*(Text(cell) for cell in _cells(pace)))
+    for speed in found:
+        table.add_row(*(Text(cell) for cell in _cells(speed)))
     return table

@@ -11,7 +11,7 @@ from chsink.starter.guess import Guess
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class StartingPoint:
     """Where the topic is, and where its table is to be."""
 
     topic: str
@@ -22,31 +22,31 @@ class Places:
     checkpoint: Path
 
 
-def job_text(places: Places, guess: Guess) -> str:
+def job_text(start: StartingPoint, guess: Guess) -> str:
     """A job file for one topic.  Strings of JSON are strings of TOML, too."""
     quoted = json.dumps
-    registry = f"\n[schema_registry]\nurl = {quoted(places.registry)}\n" if places.registry else ""
+    registry = f"\n[schema_registry]\nurl = {quoted(start.registry)}\n" if start.registry else ""
     return f"""\
-# A chsink job: topic {places.topic} into ClickHouse, each record exactly once. Every key: docs/configuration.md
+# A chsink job: topic {start.topic} into ClickHouse, each record exactly once. Every key: docs/configuration.md
 
 [sink]
 # The state is kept under this name. Never change it while you keep the table.
-name = {quoted(places.topic)}
-# A folder or URI that outlives the driver, for instance "s3a://bucket/checkpoints/{places.topic}".
-checkpoint = {quoted(str(places.checkpoint))}
+name = {quoted(start.topic[:100])}
+# A folder or URI that outlives the driver, for instance "s3a://bucket/checkpoints/{start.topic}".
+checkpoint = {quoted(str(start.checkpoint))}
 
 [kafka]
-bootstrap = {quoted(places.bootstrap)}
+bootstrap = {quoted(start.bootstrap)}
 # Maximum offsets per micro-batch, over all partitions. Without it, a batch takes everything that Kafka holds.
 max_offsets_per_trigger = 1_000_000
 
 [[route]]
-topic = {quoted(places.topic)}
-table = {quoted(places.table)}
+topic = {quoted(start.topic)}
+table = {quoted(start.table)}
 format = {_format(guess)}
 
 [clickhouse]
-endpoints = {quoted(list(places.endpoints))}
+endpoints = {quoted(list(start.endpoints))}
 {registry}
 [errors]
 # A record that does not fit its table: "halt" the job; "skip", count and report the record; or keep it as a

@@ -28,7 +28,7 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.registry.client import registry_of
 from chsink.sample import Misfits, sampled
 from chsink.starter.guess import Guess, guess
-from chsink.starter.job import Places, job_text
+from chsink.starter.job import StartingPoint, job_text
 from chsink.tables.create import inferred, run_statement
 from chsink.tables.statements import METADATA, Statement, create_table, servers
 
@@ -49,19 +49,19 @@ class Proposal:
     misfits: tuple[Finding, ...]
 
 
-def propose(places: Places, count: int) -> Proposal:
+def propose(start: StartingPoint, count: int) -> Proposal:
     """A job file and a table for the topic, from the first and last ``count`` records of each partition.
 
     Raises PreflightError CHS-296 if no record has a value, CHS-297 if the records name schemas of a registry that is
     not given or does not know them.
     """
-    with connected(_loaded(job_text(places, _UNKNOWN))) as services:
-        records = _sample(services, places.topic, count)
+    with connected(_loaded(job_text(start, _UNKNOWN))) as services:
+        records = _sample(services, start.topic, count)
         values = [v for batch in records for v in as_binary(batch.column("value")).to_pylist() if v]
         if not values:
-            raise preflight.NOTHING_TO_GUESS_FROM(topic=places.topic)
-        found = guess(values, _kinds(places, services.config, len(values)))
-    text = job_text(places, found)
+            raise preflight.NOTHING_TO_GUESS_FROM(topic=start.topic)
+        found = guess(values, _kinds(start, services.config, len(values)))
+    text = job_text(start, found)
     with connected(_loaded(text)) as services:
         config, route = services.config, services.config.routes[0]
         columns = inferred(config, services.kafka, [route])
@@ -71,11 +71,11 @@ def propose(places: Places, count: int) -> Proposal:
     return Proposal(found, sum(b.num_rows for b in records), len(values), text, statement, misfits)
 
 
-def check_new(places: Places) -> None:
+def check_new(start: StartingPoint) -> None:
     """PreflightError CHS-298 if the table exists on any server."""
-    with connected(_loaded(job_text(places, _UNKNOWN))) as services, asking_target():
+    with connected(_loaded(job_text(start, _UNKNOWN))) as services, asking_target():
         name = services.config.table_of(services.config.routes[0])
-        for url in places.endpoints:
+        for url in start.endpoints:
             if read_columns(services.clickhouse.client((url,)), name.database, name.table):
                 raise preflight.TABLE_THERE(table=name.canonical, url=url)
 
@@ -101,15 +101,15 @@ def _sample(services: Services, topic: str, count: int) -> list[pa.RecordBatch]:
         return list(sampled(services.kafka, sampler, topic, count))
 
 
-def _kinds(places: Places, config: Config, records: int) -> Callable[[int], str]:
+def _kinds(start: StartingPoint, config: Config, records: int) -> Callable[[int], str]:
     """The kind of a schema id that records begin with."""
 
     def kind_of(schema_id: int) -> str:
-        if places.registry is None:
-            raise preflight.REGISTRY_NOT_NAMED(topic=places.topic, records=records, schema=schema_id)
+        if start.registry is None:
+            raise preflight.REGISTRY_NOT_NAMED(topic=start.topic, records=records, schema=schema_id)
         found = registry_of(config.schema_registry).schema(schema_id)
         if found is None:
-            raise preflight.SCHEMA_NOT_REGISTERED(topic=places.topic, schema=schema_id, urls=places.registry)
+            raise preflight.SCHEMA_NOT_REGISTERED(topic=start.topic, schema=schema_id, urls=start.registry)
         return found.kind
 
     return kind_of

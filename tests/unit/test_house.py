@@ -14,7 +14,7 @@ def test_a_figure_is_in_its_bound(name: str) -> None:
 
 def test_each_figure_counts_something() -> None:
     """A measure that finds nothing because a file moved would bound nothing."""
-    assert {"topic-partition", "BEFORE"} <= set(house.words())
+    assert {"piece", "BEFORE"} <= set(house.words())
     assert house.fields_of_the_record()
     assert {"chsink", "chsink/batch", "statemachine/commit"} <= house.lines_by_room().keys()
     imports = {(house.folder_of(file), to) for file, tree in house.sources() for to in house.imported(tree)}

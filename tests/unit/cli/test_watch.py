@@ -1,4 +1,4 @@
-"""``chsink status --watch``: paces from two statuses, and how they are printed."""
+"""``chsink status --watch``: speeds from two statuses, and how they are printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chsink.cli.watch import Pace, paces, watch
+from chsink.cli.watch import TableSpeed, speeds, watch
 from chsink.errors import services
 
 
@@ -20,20 +20,20 @@ def status(*partitions: Any) -> dict[str, Any]:
 
 
 def test_a_first_look_knows_no_speed() -> None:
-    assert paces(None, status(partition(5, 3), partition(7, 1)), 0) == [Pace("t", "d.t", None, None, 4, None, 0)]
+    assert speeds(None, status(partition(5, 3), partition(7, 1)), 0) == [TableSpeed("t", "d.t", None, None, 4, None, 0)]
 
 
 def test_partitions_of_a_table_are_added_up() -> None:
     before = status(partition(0, 100), partition(100, 50))
     now = status(partition(40, 70, phase="BEFORE"), partition(120, 40))
     # 60 offsets landed in 10 s; the log grew by 60 + (110 - 150) = 20
-    assert paces(before, now, 10) == [Pace("t", "d.t", 6.0, 2.0, 110, 27.5, 1)]
+    assert speeds(before, now, 10) == [TableSpeed("t", "d.t", 6.0, 2.0, 110, 27.5, 1)]
 
 
 def test_topics_and_tables_apart() -> None:
     before = status(partition(0), partition(0, table="d.u"), partition(0, topic="u"))
     now = status(partition(10), partition(20, table="d.u"), partition(30, topic="u"))
-    assert [p.landed_per_s for p in paces(before, now, 10)] == [1.0, 2.0, 3.0]
+    assert [p.landed_per_s for p in speeds(before, now, 10)] == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_topics_and_tables_apart() -> None:
     ],
 )
 def test_when_the_lag_is_gone(before: Any, now: Any, left_s: float | None) -> None:
-    assert paces(status(before), status(now), 10)[0].left_s == left_s
+    assert speeds(status(before), status(now), 10)[0].left_s == left_s
 
 
 def test_what_is_not_known() -> None:
-    assert paces(status(partition(0, 5)), status(partition(10, None)), 10) == [
-        Pace("t", "d.t", 1.0, None, None, None, 0)
+    assert speeds(status(partition(0, 5)), status(partition(10, None)), 10) == [
+        TableSpeed("t", "d.t", 1.0, None, None, None, 0)
     ]
-    assert paces(status(partition(10, None)), status(partition(20, 5)), 10)[0].produced_per_s is None
-    assert paces(status(partition(10, 5)), status(partition(3, 5)), 10)[0].landed_per_s is None, "it was reset"
-    assert paces(status(), status(partition(3, 5)), 10)[0].landed_per_s is None
+    assert speeds(status(partition(10, None)), status(partition(20, 5)), 10)[0].produced_per_s is None
+    assert speeds(status(partition(10, 5)), status(partition(3, 5)), 10)[0].landed_per_s is None, "it was reset"
+    assert speeds(status(), status(partition(3, 5)), 10)[0].landed_per_s is None
 
 
 def test_lines_for_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from chsink.config import load
 from chsink.starter.guess import Guess, guess
-from chsink.starter.job import Places, job_text
+from chsink.starter.job import StartingPoint, job_text
 
-PLACES = Places('or"ders', "shop.orders", "k:9092", ["http://a:8123"], None, Path("/x/checkpoints/orders"))
+START = StartingPoint('or"ders', "shop.orders", "k:9092", ["http://a:8123"], None, Path("/x/checkpoints/orders"))
 CHANGE = b'{"before": null, "after": {"id": 1}, "op": "c", "source": {"lsn": 5}, "ts_ms": 1}'
 
 
@@ -85,7 +85,7 @@ def test_rows_of_different_lengths_are_text() -> None:
 def test_any_values_have_a_format_and_a_job_file(values: list[bytes]) -> None:
     found = of(*values)
     assert 0 < found.count <= len(values)
-    route = tomllib.loads(job_text(PLACES, found))["route"][0]
+    route = tomllib.loads(job_text(START, found))["route"][0]
     assert route["topic"] == 'or"ders'
 
 
@@ -93,7 +93,7 @@ def test_any_values_have_a_format_and_a_job_file(values: list[bytes]) -> None:
 def test_the_job_file_is_valid(tmp_path: Path, registry: str | None) -> None:
     for found in (of(CHANGE), of(b"1;2"), of(b"1\t2"), of(b"words"), of(b"\xff"), of(b'{"a": 1}')):
         path = tmp_path / "job.toml"
-        places = Places("orders", "shop.orders", "k:9092", ["http://a:8123"], registry, tmp_path)
-        path.write_text(job_text(places, found), encoding="utf-8")
+        start = StartingPoint("orders", "shop.orders", "k:9092", ["http://a:8123"], registry, tmp_path)
+        path.write_text(job_text(start, found), encoding="utf-8")
         config = load(path, environ={})
         assert config.routes[0].format.type == found.format
