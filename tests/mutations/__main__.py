@@ -24,7 +24,7 @@ def main() -> int:
         sys.stdout.writelines(f"{d.name}\n" for d in DEFECTS)
         return 0
     defect = next(d for d in DEFECTS if d.name == options.name)
-    install(defect.patches)
+    install(defect.changes)
     invariant, what = _search(defect, options.search) if options.search else run(defect)
     said = "SURVIVED" if invariant is None else invariant or "FAILED"
     sys.stdout.write(f"{said}: {what.splitlines()[0]}\n")

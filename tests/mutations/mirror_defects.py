@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from tests.mutations.changes import answers, argument, becomes, drop, instead, moved, never, without
 from tests.mutations.defects import Defect
-from tests.mutations.patching import Patch
 
 MirrorDefect = partial(Defect, of="mirror")
 
-WORKER, TASK, TABLES = "chsink/mirror/worker.py", "chsink/mirror/task.py", "chsink/mirror/tables.py"
-COORDINATOR = "chsink/mirror/coordinator.py"
-TABLE_COMMITS = "chsink/mirror/table_commits.py"
-KNOWN_TABLES, FITTING = "chsink/mirror/known_tables.py", "tests/unit/mirror/test_fitting_events.py"
-BEGINNINGS, LANDER = "chsink/mirror/beginnings.py", "chsink/mirror/lander.py"
-HANDOVER, PLAN = "statemachine/commit/handover.py", "statemachine/commit/plan.py"
+FITTING = "tests/unit/mirror/test_fitting_events.py"
 
-_OPEN = "        with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:\n"
-_READ = "            decision = hand_over(planned, sender.committed([self.tp])[self.tp])\n"
-_SEND = "                sender.send(str(self.tp), events, {self.tp: piece.end})\n"
-_PLAN = "            plan = plan_commit(read.view, chain, self.units(name))\n"
 _QUIET = dict.fromkeys(
     (
         "driver killed", "driver frozen", "second driver", "executor killed", "executor frozen",
@@ -37,154 +28,101 @@ MIRROR_DEFECTS = (
     MirrorDefect(
         "mirror: the group is read before older attempts are fenced",
         (
-            Patch(
-                WORKER,
-                _OPEN + _READ,
-                "        early = self.names.offsets().committed([self.tp])[self.tp]\n"
-                + _OPEN
-                + "            decision = hand_over(planned, early)\n",
+            instead(
+                "chsink.mirror.worker.Worker.run",
+                "names.sender(...)",
+                "early = self.names.offsets().committed([self.tp])[self.tp]\n_",
             ),
+            argument("chsink.mirror.worker.Worker.run", "hand_over", 1, "early"),
         ),
         "group_follows",
         seed=1,
     ),
     MirrorDefect(
         "mirror: what was handed over is not cropped",
-        (
-            Patch(
-                HANDOVER,
-                "            return HandOver(rule.name, (OffsetRange(committed, planned.end),))\n",
-                "            return HandOver(rule.name, (planned,))\n",
-            ),
-        ),
+        (becomes("chsink.statemachine.commit.handover.hand_over", "OffsetRange(A, B.end)", "B"),),
         "group_follows",
         seed=20,
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
-        (
-            Patch(
-                WORKER,
-                _SEND,
-                "                sender.send(str(self.tp), [], {self.tp: piece.end})\n"
-                "                sender.send(str(self.tp), events, {})\n",
-            ),
-        ),
+        (becomes("chsink.mirror.worker.Worker.run", "A.send(B, C, D)", "(A.send(B, [], D), A.send(B, C, {}))"),),
         "group_follows",
         seed=1,
     ),
     MirrorDefect(
         "mirror: records that Kafka deleted count as read",
-        (
-            Patch(
-                TASK,
-                "        if start > max(piece.start, read_until) and read_until < piece.end:\n",
-                "        if False:\n",
-            ),
-        ),
+        (never("chsink.mirror.task.Feeds.check_held", "A > max(...)"),),
         "chain_is_content",
         seed=11,
     ),
     MirrorDefect(
         "mirror: offsets that were passed over while reading count as read",
-        (
-            Patch(
-                TASK,
-                "            self.until += int(np.count_nonzero(offsets == self.until + np.arange(len(offsets))))\n",
-                "            self.until = int(offsets[-1]) + 1\n",
-            ),
-        ),
+        (becomes("chsink.mirror.task._Unbroken.watch", "int(np.count_nonzero(A == B + ...))", "int(A[-1]) + 1 - B"),),
         "chain_is_content",
         seed=167,
     ),
     MirrorDefect(
         "mirror: a halt counts although the group was set back",
-        (Patch(LANDER, "if held is None or (at or 0) < held", "if False"),),
+        (never("chsink.mirror.lander.MirrorLander._check_set_back", "(A or 0) < ..."),),
         test="tests/mirror_sim/test_cases.py::test_a_group_that_is_set_back_below_what_kafka_deleted_halts_nothing",
     ),
     MirrorDefect(
         "mirror: a group beyond the log's end counts as handed over",
-        (Patch(COORDINATOR, "None if at is None else min(at, ends[tp])", "at"),),
+        (becomes("chsink.mirror.coordinator.Coordinator._reached", "min(A, ...)", "A"),),
         test="tests/mirror_sim/test_cases.py::test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing",
     ),
     MirrorDefect(
         "mirror: rows that no chain covers are not looked for",
-        (Patch(HANDOVER, "lambda x: x.committed is None and x.rows", "lambda x: False"),),
+        (answers("chsink.statemachine.commit.handover.START.ROWS_FOUND", "False"),),
         test="tests/mirror_sim/test_cases.py::test_a_table_that_lost_its_chain_and_the_group_halts",
     ),
     MirrorDefect(
         "mirror: a table that was made again is committed to as if it were the old one",
-        (Patch(KNOWN_TABLES, "        if now != before:\n", "        if False:\n"),),
+        (never("chsink.mirror.known_tables.KnownTables.read", "A != B"),),
         test="tests/mirror_sim/test_cases.py::test_a_table_that_is_made_again_while_the_mirror_runs_halts",
     ),
     MirrorDefect(
         "mirror: events of an earlier table count",
-        (
-            Patch(
-                COORDINATOR,
-                "            Identity(tag.table_uuid, tag.spec_id if written.files else self.tables.identities[name].spec_id)\n"
-                "            == self.tables.identities[name]\n"
-                "            and tag.topic_id == topic_id\n",
-                "            tag.topic_id == topic_id\n",
-            ),
-        ),
+        (without("chsink.mirror.coordinator.Coordinator._fits", "Identity(...)"),),
         test=f"{FITTING}::test_what_was_written_for_another_table_or_topic_is_ignored",
     ),
     MirrorDefect(
         "mirror: a range is read again for an earlier table",
-        (Patch(LANDER, "        self._check_written_for(hole)\n", ""),),
+        (drop("chsink.mirror.lander.MirrorLander.reread", "_check_written_for(...)"),),
         test=f"{FITTING}::test_nothing_is_read_again_for_a_table_that_is_another_now",
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
         "mirror: a commit does not require the head that was read",
-        (
-            Patch(
-                TABLES,
-                "            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=read.view.head),"
-                "  # type: ignore[call-arg] # by name\n",
-                "",
-            ),
-        ),
+        (without("chsink.mirror.tables.MirrorTable._commit", "AssertRefSnapshotId(...)"),),
         "at_most_once",
         seed=48,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
-        (
-            Patch(
-                PLAN, "        return self.link.until\n", "        return min(self.link.until, self.unit.range.start)\n"
-            ),
-        ),
+        (becomes("chsink.statemachine.commit.plan.Eligibility.until", "A.link.until", "min(_, A.unit.range.start)"),),
         "at_most_once",
         seed=5,
     ),
     MirrorDefect(
         "mirror: part of a split unit is committed",
-        (Patch(PLAN, "lambda x: not x.unit.whole,", "lambda x: False,"),),
+        (answers("chsink.statemachine.commit.plan.UNITS.PARTS_MISSING", "False"),),
         "chain_is_content",
         seed=54,
         often={"marker slow": 15.0, "brokers away": 5.0},
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for refused",
-        (
-            Patch(
-                TABLE_COMMITS,
-                _PLAN,
-                "            plan = plan_commit(read.view, chain, self.units(name)) if not offered else plan\n",
-            ),
-        ),
+        (becomes("chsink.mirror.table_commits.TableCommits.commit", "plan_commit(...)", "_ if not offered else plan"),),
         "at_most_once",
         seed=5,
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for applied",
         (
-            Patch(
-                TABLE_COMMITS,
-                "            if done.outcome is Outcome.APPLIED:\n                self._buffer.forget",
-                "            if done.outcome is not Outcome.REFUSED:\n                self._buffer.forget",
+            becomes(
+                "chsink.mirror.table_commits.TableCommits.commit", "A is Outcome.APPLIED", "A is not Outcome.REFUSED"
             ),
         ),
         "what_is_said_is_so",
@@ -192,23 +130,15 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: the uuid of a commit is reused in a retry",
-        (
-            Patch(
-                TABLES,
-                "self._appended(read.table, files, uuid.uuid4(), summary)",
-                "self._appended(read.table, files, commit_id, summary)",
-            ),
-        ),
+        (argument("chsink.mirror.tables.MirrorTable.append", "_appended", 2, "commit_id"),),
         "manifests_stay",
         seed=19,
     ),
     MirrorDefect(
         "mirror: the last attempt is announced, whichever was applied",
         (
-            Patch(
-                TABLE_COMMITS,
-                "                mine = chain.snapshot_id if chain.snapshot_id in offered else None\n",
-                "                mine = max(offered) if chain.snapshot_id in offered else None\n",
+            becomes(
+                "chsink.mirror.table_commits.TableCommits.commit", "A if A in B else None", "max(B) if A in B else None"
             ),
         ),
         "what_is_said_is_so",
@@ -216,32 +146,20 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
-        (
-            Patch(
-                BEGINNINGS,
-                "                if mine:\n",
-                "                if False:\n",
-            ),
-        ),
+        (drop("chsink.mirror.beginnings.Beginnings._begin", "_store_origins(...)"),),
         "halt_justified",
         seed=1,
     ),
     MirrorDefect(
         "mirror: an origin is stored in the chain alone",
-        (
-            Patch(
-                TABLES,
-                "        return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))\n",
-                "        return self._commit(read, (self._property(chain),))\n",
-            ),
-        ),
+        (without("chsink.mirror.tables.MirrorTable.begin", "SetPropertiesUpdate(...)"),),
         "halt_justified",
         seed=36,
         often={"table commit late": 25.0},
     ),
     MirrorDefect(
         "mirror: an idle round makes a snapshot",
-        (Patch(PLAN, "        return Kind.MOVE if self.taken", "        return Kind.APPEND if self.taken"),),
+        (becomes("chsink.statemachine.commit.plan.TablePlan.kind", "Kind.MOVE", "Kind.APPEND"),),
         "snapshot_has_files",
         seed=4,
     ),
@@ -249,11 +167,11 @@ MIRROR_DEFECTS = (
     MirrorDefect(
         "mirror: the control offset is stored before the tables",
         (
-            Patch(
-                COORDINATOR,
-                "self._event(DataComplete(commit_id, answers))], {})\n",
-                "self._event(DataComplete(commit_id, answers))],"
-                " {TopicPartition(self.names.topic, p): at for p, at in self.positions.items()})\n",
+            argument(
+                "chsink.mirror.coordinator.Coordinator._start_round",
+                "send",
+                2,
+                "{TopicPartition(self.names.topic, p): at for p, at in self.positions.items()}",
             ),
         ),
         "nothing_forgotten",
@@ -261,23 +179,27 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: a new coordinator reads from the largest offset that a table stored",
-        (Patch(COORDINATOR, "at = min(stored) if at is None else at", "at = max(stored) if at is None else at"),),
+        (
+            becomes(
+                "chsink.mirror.coordinator.Coordinator._where_to_read",
+                "min(A) if B is None else B",
+                "max(A) if B is None else B",
+            ),
+        ),
         "nothing_forgotten",
         seed=108,
     ),
     MirrorDefect(
         "mirror: the low watermark ignores what waits",
-        (Patch(COORDINATOR, "self.buffer.all_units(), self.stored)", "[], self.stored)"),),
+        (argument("chsink.mirror.coordinator.Coordinator._commit_round", "low_watermark", 1, "[]"),),
         "nothing_forgotten",
         seed=13,
     ),
     MirrorDefect(
         "mirror: late events are dropped with their round",
         (
-            Patch(
-                COORDINATOR,
-                "        self._open, self._last_ms = None, self.clock.now_ms()\n",
-                "        self._open, self._last_ms = None, self.clock.now_ms()\n        self.buffer.__init__()\n",
+            instead(
+                "chsink.mirror.coordinator.Coordinator._commit_round", "(None, now_ms())", "_\nself.buffer.__init__()"
             ),
         ),
         "repair_justified",
@@ -285,42 +207,26 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: holes are looked for before all events are read",
-        (
-            Patch(
-                COORDINATOR,
-                "        if any(self.positions[p] < end for p, end in opened.ends.items()):\n            return\n",
-                "",
-            ),
-        ),
+        (never("chsink.mirror.coordinator.Coordinator._find_holes", "positions"),),
         "repair_justified",
         seed=19,
     ),
     MirrorDefect(
         "mirror: the control topic's ends are read before the group's offsets",
-        (
-            Patch(
-                COORDINATOR,
-                "        handed_over = self._reached()\n        ends = self._followed(self.reader.logs())\n",
-                "        ends = self._followed(self.reader.logs())\n        handed_over = self._reached()\n",
-            ),
-        ),
+        (moved("chsink.mirror.coordinator.Coordinator._start_round", "_followed(...)", before="_reached(...)"),),
         "repair_justified",
         seed=69,
         often=_QUIET | {"marker slow": 15.0},
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
-        (
-            Patch(
-                TABLE_COMMITS, "            if reason := self._deleted(name, read, plan):\n                break\n", ""
-            ),
-        ),
+        (drop("chsink.mirror.table_commits.TableCommits.commit", "_deleted(...)"),),
         "chain_is_content",
         seed=25,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
-        (Patch(PLAN, "if start >= link.until)])", "if start > link.until)])"),),
+        (becomes("chsink.statemachine.commit.plan.holes", "A >= B.until", "A > B.until"),),
         "repair_justified",
         seed=58,
     ),

@@ -1,75 +1,84 @@
-"""Import production modules with some of their text replaced: what a defect does to the code, and only in one process."""
+"""Import production modules with defects in them: only in one process, which has imported none of them before."""
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from tests.mutations.changes import Change
+from tests.mutations.code import Code, StaleError
+
 ROOT = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """One change of one file.  The old text must be there exactly once, so that a defect never goes stale unnoticed."""
-
-    path: str
-    old: str
-    new: str
-
-    @property
-    def module(self) -> str:
-        """The module that the file makes; ``statemachine/`` is imported through ``chsink/statemachine``."""
-        name = self.path.removesuffix(".py").replace("/", ".")
-        return name if name.startswith("chsink.") else f"chsink.{name}"
+def module_of(where: str) -> str:
+    """The module that the dotted name begins with.  StaleError when there is none."""
+    parts = where.split(".")
+    for length in range(len(parts), 0, -1):
+        if _file(".".join(parts[:length])).is_file():
+            return ".".join(parts[:length])
+    files = (p for room in ("chsink", "chsink/statemachine") for p in (ROOT / room).rglob("*.py"))
+    modules = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in files}
+    near = get_close_matches(where.rsplit(".", 1)[0], sorted(modules))
+    raise StaleError(f"{where}: no such module; nearest: {', '.join(near)}")
 
 
-def patched(patches: Sequence[Patch]) -> dict[str, str]:
-    """The new text of every changed file.  ValueError when a patch does not fit."""
-    texts: dict[str, str] = {}
-    for patch in patches:
-        text = texts.get(patch.path) or (ROOT / patch.path).read_text(encoding="utf-8")
-        if text.count(patch.old) != 1:
-            raise ValueError(f"{text.count(patch.old)} times in {patch.path}: {patch.old!r}")
-        texts[patch.path] = text.replace(patch.old, patch.new)
-    return texts
+def path_of(where: str) -> str:
+    """The module's file.  ``statemachine/`` is imported through ``chsink/statemachine``."""
+    return str(_file(module_of(where)).resolve().relative_to(ROOT.resolve()))
+
+
+def patched(changes: Sequence[Change]) -> dict[str, ast.Module]:
+    """The changed modules.  StaleError when a change does not fit."""
+    trees: dict[str, ast.Module] = {}
+    for change in changes:
+        module = module_of(change.where)
+        if module not in trees:
+            trees[module] = ast.parse(_file(module).read_bytes())
+        change.make(Code(trees[module], change.where, change.where[len(module) + 1 :]))
+    return trees
+
+
+def install(changes: Sequence[Change]) -> None:
+    """From now on this process imports the changed modules.  None of them may have been imported yet."""
+    trees = patched(changes)
+    early = [name for name in trees if name in sys.modules]
+    if early:
+        raise ValueError(f"already imported: {', '.join(early)}")
+    sys.meta_path.insert(0, _Finder(trees))
+
+
+def _file(module: str) -> Path:
+    return (ROOT / module.replace(".", "/")).with_suffix(".py")
 
 
 class _Loader(SourceFileLoader):
-    """Compiles the changed text; never reads or writes byte code."""
+    """Compiles the changed module; never reads or writes byte code."""
 
-    def __init__(self, name: str, path: str, text: str) -> None:
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
         super().__init__(name, path)
-        self.text = text
+        self.tree = tree
 
     def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = compile(self.text, self.path, "exec", dont_inherit=True)
+        code: CodeType = compile(ast.fix_missing_locations(self.tree), self.path, "exec", dont_inherit=True)
         return code
 
 
 class _Finder(MetaPathFinder):
-    def __init__(self, texts: dict[str, tuple[str, str]]) -> None:
-        self.texts = texts
+    def __init__(self, trees: dict[str, ast.Module]) -> None:
+        self.trees = trees
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self.texts:
+        if fullname not in self.trees:
             return None
-        file, text = self.texts[fullname]
-        return spec_from_file_location(fullname, file, loader=_Loader(fullname, file, text))
-
-
-def install(patches: Sequence[Patch]) -> None:
-    """From now on this process imports the changed modules.  None of them may have been imported yet."""
-    texts = patched(patches)
-    modules = {p.module: (str(ROOT / p.path), texts[p.path]) for p in patches}
-    early = [name for name in modules if name in sys.modules]
-    if early:
-        raise ValueError(f"already imported: {', '.join(early)}")
-    sys.meta_path.insert(0, _Finder(modules))
+        file = str(ROOT / path_of(fullname))
+        return spec_from_file_location(fullname, file, loader=_Loader(fullname, file, self.trees[fullname]))

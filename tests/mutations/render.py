@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.mutations.every import DEFECTS
-from tests.mutations.patching import ROOT
+from tests.mutations.patching import ROOT, path_of
 
 HEAD = "| defect | in | broken invariant | caught by |\n|---|---|---|---|\n"
 
@@ -15,7 +15,7 @@ def table() -> str:
     """Defect, where it is, what catches it."""
     lines = []
     for defect in DEFECTS:
-        files = ", ".join(f"`{path}`" for path in dict.fromkeys(p.path for p in defect.patches))
+        files = ", ".join(f"`{path}`" for path in dict.fromkeys(path_of(c.where) for c in defect.changes))
         broken = f"`{defect.invariant}`" if defect.invariant else "–"
         lines.append(f"| {defect.name} | {files} | {broken} | {defect.caught_by} |\n")
     return HEAD + "".join(lines)

@@ -33,7 +33,7 @@ def in_child(work: Callable[..., T], *arguments: Any) -> T:
 def tried(name: str) -> tuple[str | None, str]:
     """:func:`run` for the defect of this name, which this process has from now on."""
     defect = next(d for d in DEFECTS if d.name == name)
-    install(defect.patches)
+    install(defect.changes)
     return run(defect)
 
 

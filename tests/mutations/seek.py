@@ -75,7 +75,7 @@ def fitting_seed(defect: Defect, seeds: int) -> int | None:
 def first_shown(name: str, first: int, seeds: int) -> int | None:
     """In a process of its own: the first seed from ``first`` on that shows the defect; 0 begins with the recorded one."""
     defect = next(d for d in DEFECTS if d.name == name)
-    install(defect.patches)
+    install(defect.changes)
     from tests.mutations.simulated import run_seed
 
     order: Iterator[int] = iter(range(first, seeds + 1)) if first else chain([defect.seed], range(1, seeds + 1))

@@ -14,7 +14,7 @@ from tests.model.services import INVARIANTS as MODEL_INVARIANTS
 from tests.model.worlds import WORLDS
 from tests.mutations.defects import Defect
 from tests.mutations.every import DEFECTS
-from tests.mutations.patching import Patch, install, patched
+from tests.mutations.patching import path_of
 from tests.mutations.render import table
 from tests.mutations.running import in_child, tried
 from tests.mutations.seek import first_shown, with_seed
@@ -61,7 +61,7 @@ def test_the_list_is_long_enough_and_names_invariants() -> None:
         assert defect.test is None or (not defect.invariant and defect.test.startswith("tests/"))
         simulated = {"mirror": MIRROR_INVARIANTS, "replays": REPLAY_INVARIANTS}.get(defect.of, INVARIANTS)
         assert defect.test is not None or defect.invariant in (simulated if defect.simulated else MODEL_INVARIANTS)
-        assert all(p.path.startswith(("chsink/", "statemachine/")) for p in defect.patches)
+        assert all(path_of(c.where).startswith(("chsink/", "statemachine/")) for c in defect.changes)
 
 
 def test_the_page_shows_the_list() -> None:
@@ -84,10 +84,3 @@ def test_the_new_seed_of_a_defect_is_written_to_the_list() -> None:
     ]
     with pytest.raises(AssertionError, match="topic recreated|token without"):
         with_seed(text, "token without the incarnation's nonce", 1)
-
-
-def test_a_patch_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 times"):
-        patched([Patch("statemachine/tokens.py", "no such text", "")])
-    with pytest.raises(ValueError, match="already imported"):
-        install([Patch("statemachine/tokens.py", "TOKEN_VERSION = 2", "TOKEN_VERSION = 3")])
