@@ -9,6 +9,7 @@ of their own use pyspark's daemon.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 from pathlib import Path
@@ -29,7 +30,7 @@ def arm(file: Path, traps: str, log: Path | None) -> None:
 
 def _look() -> None:
     """In a worker, before a task."""
-    global _seen  # noqa: PLW0603
+    global _seen
     from chsink import failpoints
 
     file = Path(os.environ[ARMED])
@@ -45,22 +46,22 @@ def _look() -> None:
 def _serve() -> None:
     # Its threads would not be there after a fork.  Those of Arrow's allocator come again by themselves.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import pandas as _  # noqa: F401
-    import pyspark.worker
+    import pandas as pd  # noqa: F401
     from pyspark.daemon import manager
 
     import chsink.clickhouse.landing
     import chsink.mirror.worker
     import chsink.spark.executor  # noqa: F401
 
-    check = pyspark.worker.check_python_version
+    worker: Any = importlib.import_module("pyspark.worker")
+    check = worker.check_python_version
 
     def started(infile: Any) -> None:
         """The first thing that a worker does once it has a task: until then it waits, perhaps for long."""
         _look()
         check(infile)
 
-    pyspark.worker.check_python_version = started
+    worker.check_python_version = started
     gc.freeze()  # a worker collects garbage after each task: what was imported is none
     manager()
 
