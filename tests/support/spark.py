@@ -9,11 +9,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from chsink.jvm import jars
-from tests.support.classes import shared
+from tests.support.classes import SHORT_LIVED
 from tests.support.daemon import ARMED
 
-SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared()}".rstrip()
-"""For a JVM that lives for seconds or minutes: no second compiler, and fast loading of classes."""
 _FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _JVM_LIMIT_S: Final = 30
 
