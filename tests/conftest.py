@@ -6,6 +6,7 @@ itself alone (a topic, a table, a broker to kill) it makes itself: these are sha
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -93,6 +94,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files first, so that the workers of a parallel run end together."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests are no garbage: the collector need not look through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure() -> None:
