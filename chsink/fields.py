@@ -49,7 +49,6 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
-    model_config |= ConfigDict(use_attribute_docstrings=True)
 
     inline: ClassVar[bool] = False
     """Whether the table is written inline, ``key = { … }``, and gets its own section in the configuration's page."""

@@ -6,6 +6,7 @@ itself alone (a topic, a table, a broker to kill) it makes itself: these are sha
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -95,10 +96,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Modules and collected tests are no garbage: the collector need not look through them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure() -> None:
     """Let children (Spark's JVM, its Python workers, driver processes of tests) find Java, Python and the checkout."""
     from chsink.jvm.java import java_home
+    from tests.support.classes import SHORT_LIVED
 
+    os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # of jobs that are processes of their own, too
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from chsink.config.docstrings import docstrings
 from chsink.config.options import reserved
 from chsink.config.problems import closest
 from chsink.fields import Section, TextFile
@@ -24,12 +25,14 @@ _UNDERSCORED = frozenset({"clickhouse.settings"})
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key: ``path`` is dotted, ``type`` is the Python type, ``choices`` are the allowed values if they can be listed.
+    ``table`` has the attribute ``name`` for it.
 
     A ``listed`` key is a key of the tables in a list; ``path`` has no index, so the key cannot be set by its path.
     """
 
     path: str
-    field: FieldInfo
+    table: Table
+    name: str
     type: type
     choices: tuple[str, ...] = ()
     listed: bool = False
@@ -40,9 +43,14 @@ class Key:
         return self.type is dict
 
     @property
+    def field(self) -> FieldInfo:
+        """What the model knows of it."""
+        return self.table.model_fields[self.name]
+
+    @property
     def description(self) -> str:
         """The key's description, for users."""
-        return " ".join((self.field.description or "").split())
+        return " ".join(docstrings(self.table).get(self.name, "").split())
 
     @property
     def type_text(self) -> str:
@@ -68,7 +76,9 @@ def rows(table: Table, prefix: str = "", *, listed: bool = False) -> Iterator[Ke
         if in_list or named or inline or not inner:
             choices = get_args(plain) if get_origin(plain) is Literal else ()
             choices = tuple(tag_of(each)[1] for each in inner) if named else choices
-            yield Key(path, field, dict if inline else str if choices else get_origin(plain) or plain, choices, listed)
+            yield Key(
+                path, table, name, dict if inline else str if choices else get_origin(plain) or plain, choices, listed
+            )
         for each in inner:
             yield from rows(each, f"{path}.", listed=listed or in_list or named or inline)
 

@@ -11,6 +11,7 @@ OTHERS = {
     "test_matrix.py::test_the_matrix_names_every_test",
     "test_shards.py::test_a_million_values_of_each_function",
     "test_simulator.py::test_a_million_steps_break_nothing_and_reach_everything",
+    "test_simulator.py::test_half_a_million_steps_of_the_mirror_break_nothing_and_reach_everything",
     "test_soak.py::test_soak",
 }
 """Tests of this folder that are not about a fault."""

@@ -1,4 +1,4 @@
-"""A million steps of the simulator: nothing breaks, and all that it has to reach is reached."""
+"""Long runs of the simulators: nothing breaks, and all that they have to reach is reached."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_million_steps_break_nothing_and_reach_everything() -> None:
-    command = [sys.executable, "-m", "tests.sim", "--seed", "1", "--steps", "1000000", "--expect-all"]
+def run(module: str, steps: int) -> None:
+    command = [sys.executable, "-m", module, "--seed", "1", "--steps", str(steps), "--expect-all"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "broken=0" in done.stdout
+
+
+def test_a_million_steps_break_nothing_and_reach_everything() -> None:
+    run("tests.sim", 1_000_000)
+
+
+def test_half_a_million_steps_of_the_mirror_break_nothing_and_reach_everything() -> None:
+    run("tests.mirror_sim", 500_000)

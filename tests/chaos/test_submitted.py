@@ -14,7 +14,7 @@ import pytest
 from chsink.jvm import jars
 from tests.chaos.world import World
 from tests.conftest import CHECKOUT
-from tests.support.child import JVM, Child
+from tests.support.child import Child
 from tests.support.cluster import SETTINGS, Cluster, cluster, send_until
 from tests.support.job import Job
 
@@ -64,7 +64,6 @@ class Submitted(Child):
                 stderr=log,
                 cwd=job.folder,
                 start_new_session=True,
-                env={**os.environ, **JVM},
             )
 
 

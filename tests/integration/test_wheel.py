@@ -27,7 +27,6 @@ from packaging.utils import canonicalize_name
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from tests.conftest import CHECKOUT, MakeTopic
-from tests.support.child import JVM
 from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
@@ -86,7 +85,7 @@ class Installed:
         done = subprocess.run(
             [*map(str, argv)],
             cwd=cwd,
-            env={**environment, **JVM},
+            env=environment,
             check=False,
             capture_output=True,
             text=True,

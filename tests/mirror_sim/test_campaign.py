@@ -1,4 +1,7 @@
-"""The mirror's simulator in CI: a campaign, the kept seeds, and a check that one seed gives one run."""
+"""The mirror's simulator in CI: a campaign, and a check that one seed gives one run.
+
+``tests/chaos/test_simulator.py`` runs five times as many steps, which must reach everything.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mirror_sim.campaign import ENOUGH_STEPS, RUNS
+from tests.mirror_sim.campaign import RUNS
 from tests.sim.runs import parse_replay
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+STEPS = 100_000
+REACHED = 64
+"""How many items this campaign must reach, of those that the one of ``make chaos`` must reach."""
 
 
 def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -23,11 +29,12 @@ def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_campaign_breaks_nothing_and_reaches_everything() -> None:
-    done = simulator("--seed", "1", "--steps", str(ENOUGH_STEPS))
+def test_a_campaign_breaks_nothing() -> None:
+    done = simulator("--seed", "1", "--steps", str(STEPS))
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "broken=0" in done.stdout
+    said = dict(word.split("=") for word in done.stdout.splitlines()[-1].split() if "=" in word)
+    assert said["broken"] == "0" and int(said["reached"].split("/")[0]) >= REACHED
 
 
 def test_one_seed_is_one_run_whatever_the_hash_seed() -> None:

@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.support.job import Job
-from tests.support.spark import SHORT_LIVED
 
 START_LIMIT_S = 240.0
 POLL_S = 0.05
-JVM = {"SPARK_SUBMIT_OPTS": SHORT_LIVED}
-"""Environment variables for a process that starts Spark."""
 
 
 class Child:
@@ -43,7 +40,7 @@ class Child:
         sets = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
         argv = [sys.executable, "-m", "chsink.cli.main", *command, "-c", str(job.file()), *sets]
         failpoints = {"CHSINK_FAILPOINTS": traps, "CHSINK_FAILPOINTS_LOG": str(self._fired)}
-        environment = {**os.environ, **JVM, **failpoints}
+        environment = {**os.environ, **failpoints}
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True

@@ -15,7 +15,7 @@ from chsink.embedded.base.process import Process
 from chsink.jvm import jars
 from chsink.jvm.java import find_java
 from tests.support.child import Child, parent_of
-from tests.support.spark import SHORT_LIVED
+from tests.support.classes import SHORT_LIVED
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """A task's copy never runs on the host of the task, so each worker has a host of its own."""

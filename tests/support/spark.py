@@ -9,10 +9,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from chsink.jvm import jars
-from tests.support.classes import shared
+from tests.support.classes import SHORT_LIVED
+from tests.support.daemon import ARMED
 
-SHORT_LIVED: Final = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {shared()}".rstrip()
-"""For a JVM that lives for seconds or minutes: no second compiler, and fast loading of classes."""
+_FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _JVM_LIMIT_S: Final = 30
 
 
@@ -30,6 +30,9 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.shuffle.partitions": "2",
+        # Without Hadoop's native library, the default one starts twenty programs for each micro-batch (readlink).
+        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+        "spark.python.daemon.module": "tests.support.daemon",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.session.timeZone": "UTC",
@@ -39,6 +42,7 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.environment[ARMED] = str(folder / "armed.json")
     return session
 
 

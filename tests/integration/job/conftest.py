@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,6 +74,7 @@ def maker(
         folder.mkdir()
         fields = {**target(shards), "weights": weights or [1] * shards, "settings": settings or {}, **fields}
         job = Job(name, folder, services.kafka.bootstrap, **fields)
+        request.addfinalizer(functools.partial(forget, target(1)["shards"][0]))
         services.kafka.create_topic(name, partitions, topic_config)
         if table:
             more = {} if metadata is None else {"metadata": metadata}
@@ -80,6 +82,11 @@ def maker(
         return job
 
     return make
+
+
+def forget(url: str) -> None:
+    """Empty the state table, which all jobs share: each of them reads all of its keys, one by one from ZooKeeper."""
+    command(url, f"TRUNCATE TABLE IF EXISTS {DATABASE}.chsink_state")
 
 
 @pytest.fixture

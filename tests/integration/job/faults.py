@@ -1,12 +1,12 @@
 """Failpoints of ``chsink.failpoints``, armed in this process (the driver) and in the workers that its session starts.
 
-A worker reads them from its environment.  Spark keeps its Python daemon per environment, so arming makes a new one.
+A worker looks for them before each task (``tests.support.daemon``).
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 
 from chsink import failpoints
 from chsink.errors import UnavailableError
+from tests.support.daemon import ARMED, arm
 from tests.support.job import Job
 
-TRAPS, LOG = "CHSINK_FAILPOINTS", "CHSINK_FAILPOINTS_LOG"
+LOG = "CHSINK_FAILPOINTS_LOG"
 
 
 @dataclass(slots=True)
@@ -26,29 +27,26 @@ class Failpoints:
     spark: SparkSession
     folder: Path
     _armed: int = 0
-    _saved: dict[str, str] = field(default_factory=dict)
 
     def arm(self, text: str) -> None:
         """Arm in this process, and in workers when a step of a task is named."""
         self.disarm()
         self._armed += 1
-        environment = {TRAPS: text, LOG: str(self.log)}
-        os.environ[LOG] = environment[LOG]
+        os.environ[LOG] = str(self.log)
         failpoints._ACTIVE = failpoints._parse(text)
         failpoints._REACHED.clear()
         if "task." in text:
-            self.workers(environment)
-
-    def workers(self, environment: dict[str, str]) -> None:
-        """Start workers with these variables from now on."""
-        self.spark.sparkContext.environment.update(environment)
+            arm(self._armed_file, text, self.log)
 
     def disarm(self) -> None:
         """Off, everywhere."""
         failpoints._ACTIVE = None
         os.environ.pop(LOG, None)
-        for name in (TRAPS, LOG):
-            self.spark.sparkContext.environment.pop(name, None)
+        arm(self._armed_file, "", None)
+
+    @property
+    def _armed_file(self) -> Path:
+        return Path(self.spark.sparkContext.environment[ARMED])
 
     @property
     def log(self) -> Path:
