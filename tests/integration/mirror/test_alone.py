@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,7 +10,6 @@ import pytest
 
 from tests.integration.mirror.bench import Bench
 from tests.integration.mirror.conftest import MakeBench
-from tests.support.child import JVM
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +17,7 @@ pytestmark = pytest.mark.slow
 def chsink(bench: Bench, *command: str) -> subprocess.CompletedProcess[str]:
     """A process, as a user starts it."""
     argv = [sys.executable, "-m", "chsink.cli.main", *command, "-c", str(bench.job_file())]
-    return subprocess.run(argv, env={**os.environ, **JVM}, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_mirror_runs_where_there_is_no_clickhouse(make_bench: MakeBench) -> None:
