@@ -25,7 +25,7 @@ STEPS ?= 1000000
 MINUTES ?= 0
 HOURS ?= 1
 # Test files side by side; each worker has services and a Spark session of its own.
-WORKERS ?= 3
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
@@ -86,7 +86,7 @@ test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
 
 .PHONY: chaos
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/integration tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/integration tests/model tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n

@@ -15,7 +15,14 @@ from tests.model.maps import BACK, COMING, TURNING, Broken, Rules, World, explor
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("world", "floor"), [(COMING, 10_000), (TURNING, 10_000), (BACK, 10_000)])
+@pytest.mark.parametrize(
+    ("world", "floor"),
+    [
+        (TURNING, 10_000),
+        pytest.param(COMING, 10_000, marks=pytest.mark.soak),
+        pytest.param(BACK, 10_000, marks=pytest.mark.soak),
+    ],
+)
 def test_each_record_is_where_one_map_wants_it_and_a_refusal_has_a_way_out(world: World, floor: int) -> None:
     """⚑ Whatever the operator changes before a start, and wherever a driver dies."""
     assert explore(world) >= floor

@@ -128,6 +128,7 @@ def landed_elsewhere(lag: Lag, spark: SparkSession) -> Job:
     return lag.job
 
 
+@pytest.mark.parametrize("lag", WAYS[:1], indirect=True)
 def test_a_start_without_state_does_not_land_records_twice(lag: Lag, spark: SparkSession) -> None:
     """⚑ They were there twice.  Their insert is the only entry of the replication log: it looks like an empty one."""
     lag.job.send(0, 10)

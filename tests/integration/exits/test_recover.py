@@ -63,7 +63,7 @@ def test_what_the_crash_left_out_lands(make_job: MakeJob, spark: SparkSession, c
     job.check()
 
 
-@pytest.mark.parametrize("fate", ["on_bad_value", "on_tombstone"])
+@pytest.mark.parametrize("fate", ["on_bad_value", pytest.param("on_tombstone", marks=pytest.mark.soak)])
 def test_skipped_records_are_no_reason_to_skip_others(make_job: MakeJob, spark: SparkSession, fate: str) -> None:
     """⚑ the first hole is a record that the job skips; the crash's own holes are not."""
     job = make_job(partitions=1, settings={f"errors.{fate}": "skip"})

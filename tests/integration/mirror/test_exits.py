@@ -67,7 +67,9 @@ def table(bench: Bench, name: str = "orders") -> Table:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way_out", ["undo", TableVerdict.REREAD, TableVerdict.SKIP])
+@pytest.mark.parametrize(
+    "way_out", ["undo", TableVerdict.REREAD, pytest.param(TableVerdict.SKIP, marks=pytest.mark.soak)]
+)
 @pytest.mark.exit_of("MIRROR_ROLLED_BACK")
 def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> None:
     """⚑ R-6: what was pending at the rollback lands too."""
