@@ -140,7 +140,8 @@ class Ledger:
 
         A partition of a topic and table in ``known`` came late: the sink ran before it was there.  So did a topic that
         a pattern matches, if the sink knew others.  A new checkpoint then begins at its first record, also if none of
-        it landed before.  A table that records name only now, or again, begins where its siblings are.
+        it landed before.  A table that records name only now, or again, begins where its siblings are: one of ``keys``,
+        because a command that is about other tables must leave this one as it is.
         """
         routed = dict.fromkeys(keys)
         older = {k: r for k, r in rows.items() if r.epoch < self.epoch}
@@ -151,7 +152,7 @@ class Ledger:
         attempt = self.new_attempt()
         joined = {
             k: writes.joined(sibling, rows.get(k), epoch=self.epoch, attempt=attempt)
-            for k, sibling in joining(rows, [*missing, *older], self.chosen).items()
+            for k, sibling in joining(rows, [k for k in routed if k in older or k not in rows], self.chosen).items()
         }
         if older:
             taken = {

@@ -109,8 +109,8 @@ def _wait_where_possible(clickhouse: Cluster, store: StateStore, key: StateKey, 
     if not clickhouse.is_routed(key):
         return
     try:
-        wait_for_inserts(clickhouse, store, key, record)
-    except ChsinkError as error:
+        wait_for_inserts(clickhouse, store, key, record, where_possible=True)
+    except ChsinkError as error:  # not even the tables are known
         if error.name == STILL_INSERTING.name:
             raise
 

@@ -14,6 +14,7 @@ from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import ChsinkError
+from chsink.errors.services import STILL_INSERTING
 from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import StateStore
 from chsink.statemachine.records import StateKey, StateRecord
@@ -77,11 +78,21 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
         return LandedRows(key.table, trouble=error)
 
 
-def wait_for_inserts(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> None:
-    """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted."""
+def wait_for_inserts(
+    clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord, *, where_possible: bool = False
+) -> None:
+    """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted.
+
+    With ``where_possible``, one that does not answer is passed over; the others may be busy nevertheless.
+    """
     window, shards = _recorded(clickhouse, store, key, record)
-    with asking_target():
-        window.wait_for_inserts(key, record, clickhouse.servers(shards))
+    for servers in [[server] for server in clickhouse.servers(shards)] or [[]]:
+        try:
+            with asking_target():
+                window.wait_for_inserts(key, record, servers)
+        except ChsinkError as error:
+            if not where_possible or error.name == STILL_INSERTING.name:
+                raise
 
 
 def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:

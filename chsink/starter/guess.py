@@ -54,7 +54,8 @@ def _registered(values: Sequence[bytes], kind_of: Callable[[int], str], enough: 
 
 def _known(values: Sequence[bytes]) -> Iterator[Guess]:
     objects = [found for value in values if (found := _members(value)) is not None]
-    inner = [found for each in objects if (found := _members(each.get("payload"))) is not None and "schema" in each]
+    beside = [each["payload"] for each in objects if each.keys() == {"schema", "payload"}]  # nothing else gets lost
+    inner = [found for payload in beside if (found := _members(payload)) is not None]
     changes = sum(map(_is_change, objects)) + sum(map(_is_change, inner))
     yield Guess("debezium", changes, "changes of a database's rows by Debezium", notes=(_CHANGES,))
     yield Guess("json", len(inner), "JSON objects beside their schema", {"envelope": "$.payload"})

@@ -33,6 +33,8 @@ def of(*values: bytes) -> Guess:
         (b"{}", "json", {}),
         (b'{"schema": {"type": "struct"}, "payload": {"id": 1}}', "json", {"envelope": "$.payload"}),
         (b'{"payload": {"id": 1}}', "json", {}),
+        (b'{"schema": "v1", "payload": {"id": 1}, "at": 5}', "json", {}),  # an envelope would leave out the others
+        (b'{"schema": {}, "payload": 1}', "json", {}),
         (CHANGE, "debezium", {}),
         (b'{"schema": {}, "payload": ' + CHANGE + b"}", "debezium", {}),
         (b'{"op": "add", "after": 1}', "json", {}),

@@ -1,0 +1,75 @@
+"""A command that changes state, on a store that has a table to which no route leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from chsink.batch.ledger import Ledger, read_records
+from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.connections import Connections
+from chsink.clickhouse.landing import new_ledger
+from chsink.clock import SystemClock
+from chsink.config import Config
+from chsink.recovery.change import carry_out
+from chsink.recovery.decide import plan_reset
+from chsink.state.memory import MemoryStore
+from chsink.statemachine import writes
+from chsink.statemachine.parts import Seen, Sending
+from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.records import Phase, StateKey
+
+JOB = {
+    "sink": {"name": "s"},
+    "kafka": {"bootstrap": "localhost:9092"},
+    "clickhouse": {"endpoints": ["http://a:8123"]},
+    "route": [{"topic": "t", "table_by": {"header": "kind", "tables": {"x": "here"}}}],
+}
+HERE, GONE = StateKey("s", "t", 0, "default.here"), StateKey("s", "t", 0, "default.gone")
+OTHER = StateKey("s", "t", 1, "default.gone")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    config = Config.from_mapping(JOB, source="job.toml", environ={})
+    with closing(Connections(config)) as connections:
+        yield Cluster(config, SystemClock(), connections)
+
+
+@pytest.fixture
+def store(cluster: Cluster) -> MemoryStore:
+    """Table ``gone`` has no route any more, and was left."""
+    store = MemoryStore()
+    ledger: Ledger = new_ledger(cluster, store, "the job")
+    ledger.claim([HERE, GONE, OTHER], cluster.layouts)
+    said = writes.Announcement("id", Sending(10, next(iter(cluster.layouts)), "decoder=1,table_by=1"), Seen(1))
+    for key, end in {HERE: 1000, GONE: 100, OTHER: 100}.items():
+        range_, record = OffsetRange(0, end), ledger.records[key]
+        ledger.write({key: writes.before(record, range_, said, epoch=ledger.epoch, attempt="b", fresh=True)})
+        ledger.write({key: writes.after(ledger.records[key], epoch=ledger.epoch, attempt="a")})
+    ledger.write({k: writes.left(ledger.records[k], epoch=ledger.epoch, attempt="l") for k in (GONE, OTHER)})
+    return store
+
+
+def test_a_table_that_was_left_is_reset_like_any_other(cluster: Cluster, store: MemoryStore) -> None:
+    """Not refused with CHS-323: nobody but the command itself has changed the record."""
+    written = carry_out(cluster, store, plan_reset(cluster, store, "t", []), "reset")
+    assert {record.phase for record in written.values()} == {Phase.EMPTY}
+    assert written.keys() == {HERE, GONE, OTHER}
+
+
+def test_nor_is_one_to_which_a_route_leads_again(cluster: Cluster, store: MemoryStore) -> None:
+    tables = {"x": "here", "y": "gone"}
+    config = Config.from_mapping({**JOB, "route": [{"topic": "t", "table_by": {"header": "kind", "tables": tables}}]})
+    again = cluster.anew(config)
+    written = carry_out(again, store, plan_reset(again, store, "t", [0]), "reset")
+    assert {record.phase for record in written.values()} == {Phase.EMPTY}
+    assert read_records(store, "s")[OTHER].table_by.left
+
+
+def test_a_command_takes_up_no_table_that_was_left(cluster: Cluster, store: MemoryStore) -> None:
+    """Else a command that is refused or dies leaves a table that waits, without a route, for what it will never get."""
+    carry_out(cluster, store, plan_reset(cluster, store, "t", [1]), "reset")
+    assert read_records(store, "s")[GONE].table_by.left
