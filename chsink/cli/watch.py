@@ -26,7 +26,7 @@ HEADINGS: Final = ("topic", "table", "landed/s", "produced/s", "lag", "caught up
 
 @dataclass(frozen=True, slots=True)
 class TableSpeed:
-    """One topic and table.  Rates are in offsets per second, ``lag`` is in offsets.  ``left_s`` counts the seconds until
+    """One topic and table.  Rates are offsets per second, ``lag`` is in offsets.  ``left_s`` counts the seconds until
     the lag is gone at this speed, None if the lag does not shrink.  None also stands for what is not known.
     ``in_doubt`` counts partitions.
     """
