@@ -1,6 +1,6 @@
-"""The parts of a state record.  Each answers one question; one that has nothing to say is as it was made: empty.
+"""The parts of a state record.  Each answers one question.  A part without an answer keeps its defaults: it is empty.
 
-What a part asserts on construction concerns it alone.  What joins parts is asserted by the record.
+On construction, a part checks only itself.  The record checks what concerns several parts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from itertools import pairwise
 class TopicLife:
     """Which life of the topic-partition is this, and what came before it?
 
-    ``topic_id`` is the topic's, None where its brokers gave none.  ``incarnation`` counts how often the topic-partition
-    started over.  ``nonce`` is in every token: the attempt that announced this life's first range, or the last one with
-    which a person asked for new tokens.  ``first`` is the offset at which the processed region begins.
+    ``topic_id`` is Kafka's id of the topic, None where its brokers gave none.  ``incarnation`` counts how often the
+    topic-partition started over.  ``nonce`` is part of every token: the attempt that announced the first range of this
+    life, or the last attempt with which a person asked for new tokens.  ``first`` is the offset at which the processed
+    region begins.
 
-    ``older_end`` is the end of all that earlier incarnations announced: rows of these offsets may be theirs.  ``late``:
-    the partition appeared after the sink's first run; it is read from its start.
+    Earlier incarnations announced no offset at or beyond ``older_end``: rows below it may be theirs.  ``late``: the
+    partition appeared after the sink's first run, so it is read from its start.
     """
 
     topic_id: str | None = None
@@ -34,9 +35,9 @@ class TopicLife:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How is the range cut and made into rows?  A resend repeats it: other pieces would not be recognized.
+    """How is the range cut and turned into rows?  A resend repeats it: ClickHouse would not recognize other pieces.
 
-    ``layout`` is the fingerprint of the shards, ``pipeline`` that of all that makes a row of a record.
+    ``layout`` is the fingerprint of the shards, ``pipeline`` that of everything that decides what a record becomes.
     """
 
     chunk_offsets: int = 1
@@ -49,10 +50,10 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a table held on one shard at some moment: a count of its ``blocks`` that only grows, and when its
-    server was started (its own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
-    of all tables that its views fill, together; ``feeds`` is a digest of which these are, "" where there are none.
-    ``at_s`` is that moment by the server's clock: how long tokens have been kept is never told by a client's.
+    """What a table held on one shard at one moment: a count of its ``blocks`` that only grows, and when its server
+    started (by the server's own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
+    of all tables that its views fill, together; ``feeds`` is a digest of which tables these are, "" if there are none.
+    ``at_s`` is that moment by the server's clock: a client's clock never decides how old a token is.
     """
 
     blocks: int
@@ -76,11 +77,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What Kafka no longer holds of a range in doubt is given up: a person said so, or the configuration.  The rest
+    """What Kafka no longer holds of a range in doubt is given up: a person decided so, or the configuration.  The rest
     lands.
 
-    ``deleted`` are the ends, ascending, of what was found to be gone and is listed with the dead letters: the first run
-    begins where the range does, each other one where the one before it ends.
+    ``deleted`` tells which offsets were found to be gone, and are listed with the dead letters.  It holds the ends of
+    their runs, ascending.  The first run begins where the range begins, each other run where the one before it ends.
     """
 
     deleted: tuple[int, ...] = ()
@@ -91,7 +92,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """What else has to be known to settle the range?  Empty unless it is in doubt.
+    """What else does a settle of the range need to know?  Empty unless the range is in doubt.
 
     With ``probe``, no driver or task trusts the deduplication tokens any more: the range's pieces are probed for.
     ``expired`` is for ranges that outlive Kafka's retention.  ``only`` are the offsets of a replay of dead letters,
@@ -107,8 +108,8 @@ class Unsettled:
 class TableChoice:
     """Since when does the table choose its records as it does now?  Empty where ``table_by`` is not used.
 
-    ``since`` is the offset from which on the table takes its records by the choice in its pipeline.  ``left``: a batch
-    of the topic landed when no route led to the table; nothing waits for it.
+    From offset ``since`` on, the table takes its records by the choice in its pipeline.  ``left``: a batch of the topic
+    landed while no route led to the table, so nothing waits for the table.
     """
 
     since: int = 0

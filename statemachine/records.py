@@ -1,12 +1,12 @@
 """What is remembered per (sink, topic, partition, table).
 
-One record has one slot: the last range and its phase.  ``BEFORE`` means the range was announced and its inserts
-may or may not have landed (*in doubt* until ``AFTER``); ``AFTER`` means all of it landed.  ``EMPTY`` is a row that
-exists but announces nothing: it is inert.
+One record has one slot: the last range and its phase.  ``BEFORE`` means that the range was announced, and its inserts
+may or may not have landed (*in doubt* until ``AFTER``).  ``AFTER`` means that all of it landed.  ``EMPTY`` means that
+the row exists but announces nothing.
 
 Rules that hold for every record, asserted on construction:
 - the processed region is ``[life.first, start)`` without ``gaps``; the last range is ``[start, end)``;
-- what a retry must repeat to be deduplicated is part of it: the range, ``sent``, and the ``life`` with its nonce.
+- the record holds what a resend must repeat to be deduplicated: the range, ``sent``, and the ``life`` with its nonce.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class StateKey:
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """One topic-partition's state for one table: which range is the last one, and does all of it lie in the table?
+    """One topic-partition's state for one table: which range came last, and has all of it landed?
 
     ``attempt`` is unique per write: a write names the attempt it replaces.  ``epoch`` is the writer's.  ``gaps`` are
-    offsets that never land.  The other fields answer a question each (see :mod:`parts`).
+    offsets that never land.  Each other field is a part, which answers one question (see :mod:`parts`).
     """
 
     phase: Phase
@@ -92,12 +92,12 @@ class StateRecord:
 
     @property
     def deleted(self) -> tuple[int, ...]:
-        """The ends of what was found to be gone of a range in doubt and is given up."""
+        """The ends of the runs of a range in doubt that Kafka no longer holds, and that are given up."""
         return () if self.doubt.expired is None else self.doubt.expired.deleted
 
     @property
     def deleted_runs(self) -> tuple[OffsetRange, ...]:
-        """What ``deleted`` says, as ranges."""
+        """The same runs, as ranges."""
         return tuple(OffsetRange(a, b) for a, b in pairwise((self.start, *self.deleted)))
 
     @property
@@ -112,7 +112,7 @@ class StateRecord:
 
     @property
     def read_again(self) -> bool:
-        """Whether all that it is to land up to its old end was landed by an earlier incarnation, too."""
+        """Whether it has not reached the end of earlier incarnations: up to there, it lands what they landed, too."""
         return self.end < self.life.older_end
 
     @property
@@ -128,12 +128,12 @@ class StateRecord:
         return topic_id is not None and not self.may_belong_to(topic_id)
 
     def processed(self, asked: OffsetRange, log_start: int = 0) -> bool:
-        """Whether every offset of ``asked`` lies in the processed region, without what it ``lacks``."""
+        """Whether every offset of ``asked`` lies in the processed region, and none is among those it ``lacks``."""
         return asked.end <= self.start and not self.lacks(asked, log_start)
 
     def lacks(self, asked: OffsetRange, log_start: int = 0) -> list[OffsetRange]:
         """What of ``asked`` was passed over: it lies before ``first``, or in a gap that reaches beyond Kafka's
-        ``log_start``.  Of the other gaps, nothing can be landed any more.
+        ``log_start``.  Nothing of the other gaps can land any more: Kafka deleted it.
         """
         passed = (OffsetRange(0, self.life.first), *(g for g in self.gaps if g.end > log_start))
         return [part for one in passed if not (part := asked.overlap(one)).is_empty]

@@ -1,30 +1,30 @@
-"""The decision table: what is done with the planned offsets of a topic-partition is decided in this file alone.
+"""The decision table: this file alone decides what is done with the planned offsets of a topic-partition.
 
 For each topic-partition of a batch, the planned range ``[a, b)`` meets the stored record: its last range ``[s, e)`` and
 its phase, AFTER (all of it landed) or BEFORE (announced, may or may not have landed: *in doubt*).  ``decide`` asks the
 rows of ``TABLE`` from top to bottom.  The first row whose condition holds, and which has a cell for the phase, decides:
-the cell's moves are the steps to take, in order.  A row without a cell for a phase is not asked in that phase.
+its cell lists the moves, the steps to take in order.  A row without a cell for a phase is not asked in that phase.
 
 Three ideas carry it:
 
-- A range in doubt is settled by sending *exactly it* again: same offsets, same chunks, same tokens.  ClickHouse keeps
-  one copy, whether the first try landed, partly landed or never left.
+- A range in doubt is settled by sending *exactly that range* again: same offsets, same chunks, same tokens.
+  ClickHouse keeps one copy, whether the first try landed, partly landed or never left.
 - One record has one slot, so settling is finished (AFTER) before BEFORE of newer data is written.
-- A move may be refused by a fact (Kafka no longer holds the range, the pipeline changed).  Then the steps before it
-  are taken and the partition halts: a person decides.
+- A fact may forbid a move (Kafka no longer holds the range, the pipeline changed).  Then the steps before it are taken,
+  and the partition halts: a person decides.
 
 A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` from its start; a *settle* reads exactly
 ``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
-hands the steps of a batch out; whoever takes them cannot leave one out or take one early.
+hands out the steps of a batch; its caller can neither skip a step nor take one early.
 
-What lies elsewhere only stops a step that was decided here, because of something that shows later, or elsewhere:
+Other files never decide on a step.  They only stop one, because of something that shows later or in another place:
 
 - ``batch/recheck.py``: while a range was read, its topic was recreated, or Kafka deleted records of it;
-- ``clickhouse/window.py``: a table may have forgotten the tokens, so its rows are looked for before a send;
-- ``batch/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither;
-- ``commit/``: the mirror, which has tables of its own.
+- ``clickhouse/window.py``: a table may have forgotten the tokens, so rows are looked for before they are sent again;
+- ``batch/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither would.
 
-The table in ``docs/how-a-batch-survives.md`` is generated from this file by :mod:`render`.
+The mirror has decision tables of its own, in ``commit/``.  The table in ``docs/how-a-batch-survives.md`` is
+generated from this file by :mod:`render`.
 """
 
 from __future__ import annotations

@@ -32,25 +32,30 @@ def init(  # noqa: PLR0917 - options of a command
     ] = None,
     bootstrap: Annotated[str | None, typer.Option(help="Kafka's brokers.", metavar="HOST:PORT")] = None,
     endpoint: Annotated[
-        list[str] | None, typer.Option(help="URL of a ClickHouse server. May be repeated: a shard each.", metavar="URL")
+        list[str] | None, typer.Option(help="URL of a ClickHouse server. Repeat it for each shard.", metavar="URL")
     ] = None,
-    registry: Annotated[str | None, typer.Option(help="The Schema Registry, if there is one.", metavar="URL")] = None,
+    registry: Annotated[
+        str | None, typer.Option(help="The Schema Registry, if the records use one.", metavar="URL")
+    ] = None,
     table: Annotated[
-        str | None, typer.Option(help="The table. Default: the topic's name.", metavar="[DATABASE.]TABLE")
+        str | None,
+        typer.Option(
+            help="The table. Default: the topic's name, with _ for special characters.", metavar="[DATABASE.]TABLE"
+        ),
     ] = None,
     sample: Annotated[
-        int, typer.Option(help="How many first and last records of each partition to read.", metavar="N", min=1)
+        int, typer.Option(help="Read the first and last N records of each partition.", metavar="N", min=1)
     ] = 1_000,
-    apply: Annotated[bool, typer.Option("--apply", help="Also create the table.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Create the table, too.")] = False,
     root: RootOption = DEFAULT_ROOT,
     as_json: JsonOption = False,
 ) -> None:
     """Write a job file with comments, ready to be edited.  Never overwrites a file.
 
     With --from-topic, chsink reads a sample of the topic, guesses the format of its records, and infers the columns of
-    a table. It writes the job file, and beside it the table's statement, and prints which of the records would not fit.
-    Addresses that you do not name are those of `chsink dev up`, or are asked for. Credentials come from the environment
-    (docs/configuration.md), and are not written.
+    a table. It writes the job file and a CREATE TABLE statement, and reports which of the sampled records would not
+    fit. If you do not name an address, chsink takes the one of `chsink dev up`, or asks you. Credentials come from the
+    environment (docs/configuration.md), and are never written to the files.
 
     \b
     chsink init                  write job.toml
@@ -77,7 +82,7 @@ def _starting_point(  # noqa: PLR0917 - options of a command
     table: str | None,
     root: Path,
 ) -> StartingPoint:
-    """Where everything is: as the options say, else as `chsink dev up` says, else as the user says."""
+    """Where everything is: from the options, else from `chsink dev up`, else from the user's answers."""
     from chsink.starter.job import StartingPoint
 
     try:
@@ -98,7 +103,9 @@ def _starting_point(  # noqa: PLR0917 - options of a command
 def _asked(option: str, what: str, default: str) -> str:
     """The user's answer on a terminal; elsewhere, the option is required."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("required with --from-topic, as no `chsink dev up` is running here", param_hint=option)
+        raise typer.BadParameter(
+            "required with --from-topic, because `chsink dev up` is not running here", param_hint=option
+        )
     return str(typer.prompt(what, default=default, err=True))
 
 
@@ -132,7 +139,7 @@ def _print(path: Path, statement_file: Path, start: StartingPoint, made: Proposa
     print_findings(made.misfits)
     where = ", ".join(made.statement.urls)
     typer.echo(f"\n{'Created the table' if applied else f'Create the table: run {statement_file}'} on {where}.")
-    typer.echo(f"Look at both files, then run:\n  chsink doctor -c {path} --sample 1000\n  chsink run -c {path}")
+    typer.echo(f"Check both files, then run:\n  chsink doctor -c {path} --sample 1000\n  chsink run -c {path}")
 
 
 def _print_json(start: StartingPoint, made: Proposal, *, applied: bool) -> None:

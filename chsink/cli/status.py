@@ -55,11 +55,9 @@ def status(
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     watching: Annotated[
-        bool, typer.Option("--watch", help="Show lag and speed of each table again and again, until interrupted.")
+        bool, typer.Option("--watch", help="Show each table's lag and speed, and refresh them until interrupted.")
     ] = False,
-    every: Annotated[
-        float, typer.Option(help="With --watch: the time between two looks, in seconds.", metavar="S", min=0.1)
-    ] = 5,
+    every: Annotated[float, typer.Option(help="With --watch: seconds between refreshes.", metavar="S", min=0.1)] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Show state, lag and skipped records per topic-partition.  Changes nothing.
@@ -74,14 +72,14 @@ def status(
     The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
     if Kafka does not answer or no longer has the partition, and before a first start at "latest".
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
-    errors.on_tombstone), `dead_letters` those that were kept as dead letters, since the topic was first read, reset,
-    recovered or recreated.
-    Below the table, it lists the fields of records that have no column: how many of the sampled records (the first
-    1,000 of each chunk) have each field, since the table's columns or the settings of the job last changed.
+    errors.on_tombstone), `dead_letters` those that were kept as dead letters. Both count since the topic was first
+    read, or last reset, recovered or recreated.
+    Below the table, it lists the fields that have no column, and how many of the sampled records (the first 1,000 of
+    each chunk) have each of them. These counts start again when the table's columns or the job's settings change.
 
-    --watch shows, for each topic and table, how many offsets land and how many are sent to Kafka in a second, and when
-    the lag will be gone at this pace. Elsewhere than on a terminal, it prints a line for each table; with --json, one
-    JSON object on a line.
+    --watch shows, for each topic and table, how many offsets land per second, how many are produced to Kafka per
+    second, and how long it takes at this pace until the lag is gone. If the output is not a terminal, it prints one
+    line for each table; with --json, one JSON object per line.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
     if watching:

@@ -1,4 +1,4 @@
-"""``chsink status --watch``: how fast each table catches up, measured between two looks at the state and at Kafka."""
+"""``chsink status --watch``: how fast each table catches up, measured between two reads of the state and of Kafka."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 Status = Mapping[str, Any]
 """What ``chsink status --json`` prints."""
-HEADINGS: Final = ("topic", "table", "landed/s", "sent/s", "lag", "done in", "in doubt")
+HEADINGS: Final = ("topic", "table", "landed/s", "produced/s", "lag", "caught up in", "in doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpeed:
-    """One topic and table.  Rates count offsets a second, ``lag`` offsets, ``left_s`` seconds until the lag is gone at
-    this speed; None where that is not known, or the lag does not shrink.  ``in_doubt`` counts partitions.
+    """One topic and table.  Rates are offsets per second, ``lag`` is in offsets.  ``left_s`` counts the seconds until
+    the lag is gone at this speed, None if the lag does not shrink.  None also stands for what is not known.
+    ``in_doubt`` counts partitions.
     """
 
     topic: str
@@ -77,7 +78,7 @@ def _speed(name: tuple[str, str], old: _Added | None, now: _Added, seconds: floa
 
 
 def watch(look: Callable[[], Status], every_s: float, *, as_json: bool) -> None:
-    """Print the speeds until interrupted: on a terminal one table, drawn again; elsewhere a line for each."""
+    """Print the speeds until interrupted: on a terminal, one table, redrawn; elsewhere, a line for each table."""
     screen = _screen() if sys.stdout.isatty() and not as_json else None
     with suppress(KeyboardInterrupt), screen or nullcontext():
         for found in _looks(look, every_s):
@@ -111,15 +112,15 @@ def _cells(speed: TableSpeed) -> tuple[str, ...]:
 def _words(speed: TableSpeed) -> Iterator[str]:
     """One line of a log: what is not known is left out."""
     _, _, landed, produced, lag, done, in_doubt = _cells(speed)
-    yield f"{speed.topic} to {speed.table}: lag {lag} offsets"
+    yield f"{speed.topic} to {speed.table}: lag " + ("unknown" if speed.lag is None else f"{lag} offsets")
     if speed.landed_per_s is not None:
-        yield f"{landed} landed a second"
+        yield f"landed {landed}/s"
     if speed.produced_per_s is not None:
-        yield f"{produced} sent a second"
+        yield f"produced {produced}/s"
     if speed.left_s:
-        yield f"done in {done}"
+        yield f"caught up in {done}"
     if speed.in_doubt:
-        yield f"{in_doubt} partitions in doubt"
+        yield f"{in_doubt} {'partition' if speed.in_doubt == 1 else 'partitions'} in doubt"
 
 
 def _number(number: float | None) -> str:
@@ -146,7 +147,7 @@ def _table(found: Sequence[TableSpeed]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, caption=f"{_now()}  Ctrl-C ends this; the job goes on", caption_justify="left")
+    table = Table(box=None, caption=f"{_now()}  Ctrl-C stops watching; the job goes on", caption_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in {"topic", "table"} else "right")
     for speed in found:

@@ -339,7 +339,7 @@ RECORDED_MEANWHILE = preflight(
 )
 ROWS_CHANGED = preflight(
     "CHS-323",
-    "{table} held {before} of {tp} {range} when they were shown to you, and holds {now} now",
+    "{table} held {before} of {tp} {range} when this command first counted them, and now holds {now}",
     "nothing was written; check the table again, then run the command again",
 )
 TABLE_PROVES_NOTHING = preflight(

@@ -426,9 +426,10 @@ NO_MIRROR = config(
 
 NO_CLICKHOUSE = config(
     "CHS-112",
-    "it is missing: this job file describes an Iceberg mirror alone, and this command needs ClickHouse",
-    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve` or `chsink doctor`, which need none; to "
-    "land the records in ClickHouse too, add [clickhouse] with its endpoints, and a [[route]] for each topic",
+    "it is missing: this job file describes only an Iceberg mirror, and this command needs ClickHouse",
+    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve` or `chsink doctor`, which work without "
+    "ClickHouse; to land the records in ClickHouse too, add [clickhouse] with its endpoints, and a [[route]] for each "
+    "topic",
 )
 
 # --- CHS-115

@@ -795,12 +795,14 @@ VERIFY_INCOMPLETE = preflight(
 NOTHING_TO_GUESS_FROM = preflight(
     "CHS-296",
     "no sampled record of topic {topic} has a value, so the format of its records cannot be guessed",
-    "produce a record, then run the command again; or run `chsink init` without --from-topic and name the format",
+    "produce a record with a value, then run the command again; or run `chsink init` without --from-topic and set the "
+    "format yourself",
 )
 REGISTRY_NOT_NAMED = preflight(
     "CHS-297",
-    "the {records} sampled values of topic {topic} begin with ids of registered schemas ({schema}, for instance)",
-    "name the Schema Registry with --registry URL",
+    "values of topic {topic} begin with ids of registered schemas ({schema}, for instance), but no registry is named",
+    "name the Schema Registry with --registry URL; if there is none, run `chsink init` without --from-topic and set "
+    "the format yourself",
 )
 SCHEMA_NOT_REGISTERED = preflight(
     "CHS-297",
@@ -809,8 +811,8 @@ SCHEMA_NOT_REGISTERED = preflight(
 )
 TABLE_THERE = preflight(
     "CHS-298",
-    "table {table} exists already at {url}",
-    "name another one with --table; or leave out --apply, and compare its columns with those of the statement",
+    "table {table} already exists at {url}",
+    "name another table with --table; or leave out --apply, and compare the table's columns with the statement",
 )
 DEAD_LETTERS_COLUMNS = preflight(
     "CHS-270",

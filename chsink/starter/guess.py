@@ -1,6 +1,6 @@
 """Guesses the format of a topic's records from a sample of their values.
 
-A format is accepted if nine of ten values have it: a few bad records must not hide what a topic is for.  Formats are
+A format is accepted if nine in ten values have it: a few bad records must not hide what a topic holds.  Formats are
 tried from the most specific one to the most general one; ``raw`` fits anything.
 """
 
@@ -15,11 +15,12 @@ from typing import Any, Final
 import msgspec
 
 ENOUGH: Final = 0.9
-"""The share of the values that must have a format."""
+"""The share of the values that must have the format."""
 DELIMITERS: Final = ",;|"
 _HEADER: Final = 5
 """Confluent's wire format: a zero byte, four bytes of schema id."""
-_KINDS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+_KINDS: Final = {"AVRO": ("avro", "Avro"), "PROTOBUF": ("protobuf", "Protobuf"), "JSON": ("json_schema", "JSON")}
+"""The format of each kind of registered schema, and its name for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,17 @@ def guess(values: Sequence[bytes], kind_of: Callable[[int], str]) -> Guess:
     """The format of these values (at least one).  ``kind_of`` gives the kind of a registered schema by its id."""
     enough = max(1, ENOUGH * len(values))
     found = (each for each in (*_registered(values, kind_of, enough), *_known(values)) if each.count >= enough)
-    return next(found, Guess("raw", len(values), "bytes", notes=(_ONE_COLUMN,)))
+    return next(found, Guess("raw", len(values), "bytes of no format that most of them share", notes=(_ONE_COLUMN,)))
 
 
-_ONE_COLUMN = "the whole value goes to one column"
+_ONE_COLUMN = "the whole value goes into one column"
 
 
 def _registered(values: Sequence[bytes], kind_of: Callable[[int], str], enough: float) -> Iterator[Guess]:
     ids = Counter(int.from_bytes(v[1:_HEADER]) for v in values if v[:1] == b"\0" and len(v) >= _HEADER)
     if ids.total() >= enough:
-        kind = kind_of(ids.most_common(1)[0][0])
-        yield Guess(_KINDS[kind], ids.total(), f"{kind.capitalize()} with a registered schema")
+        format_, name = _KINDS[kind_of(ids.most_common(1)[0][0])]
+        yield Guess(format_, ids.total(), f"{name} with a registered schema")
 
 
 def _known(values: Sequence[bytes]) -> Iterator[Guess]:
@@ -57,8 +58,8 @@ def _known(values: Sequence[bytes]) -> Iterator[Guess]:
     beside = [each["payload"] for each in objects if each.keys() == {"schema", "payload"}]  # nothing else gets lost
     inner = [found for payload in beside if (found := _members(payload)) is not None]
     changes = sum(map(_is_change, objects)) + sum(map(_is_change, inner))
-    yield Guess("debezium", changes, "changes of a database's rows by Debezium", notes=(_CHANGES,))
-    yield Guess("json", len(inner), "JSON objects beside their schema", {"envelope": "$.payload"})
+    yield Guess("debezium", changes, "Debezium change events", notes=(_CHANGES,))
+    yield Guess("json", len(inner), "JSON objects that carry their schema", {"envelope": "$.payload"})
     yield Guess("json", len(objects), "JSON objects")
     texts = [text for value in values if (text := _text(value)) is not None]
     yield from _delimited(texts)
@@ -84,7 +85,7 @@ def _is_change(members: dict[str, msgspec.Raw]) -> bool:
 
 
 def _text(value: bytes) -> str | None:
-    """The value as text without control characters but tabs and line ends; None if it is no such text."""
+    """The value as text; None if it is not UTF-8, or has control characters other than tabs and line ends."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -100,12 +101,12 @@ def _delimited(texts: Sequence[str]) -> Iterator[Guess]:
             continue
         fields, count = widths.most_common(1)[0]
         columns = [f"field_{number}" for number in range(1, fields + 1)]
-        note = f"the records do not name their {fields} fields: rename the columns, and choose their types"
+        note = f"the records do not name their {fields} fields: choose the names and types of the columns"
         if delimiter == "\t":
-            yield Guess("tsv", count, f"rows of {fields} fields between tabs", {"columns": columns}, (note,))
+            yield Guess("tsv", count, f"rows of {fields} fields, separated by tabs", {"columns": columns}, (note,))
         else:
             own = {} if delimiter == "," else {"delimiter": delimiter}
-            what = f"rows of {fields} fields between {delimiter!r}"
+            what = f"rows of {fields} fields, separated by {delimiter!r}"
             yield Guess("csv", count, what, {**own, "columns": columns}, (note,))
 
 

@@ -23,7 +23,7 @@ class StartingPoint:
 
 
 def job_text(start: StartingPoint, guess: Guess) -> str:
-    """A job file for one topic.  Strings of JSON are strings of TOML, too."""
+    """A job file for one topic.  A JSON string is also a TOML string."""
     quoted = json.dumps
     registry = f"\n[schema_registry]\nurl = {quoted(start.registry)}\n" if start.registry else ""
     return f"""\

@@ -60,7 +60,7 @@ def propose(start: StartingPoint, count: int) -> Proposal:
         values = [v for batch in records for v in as_binary(batch.column("value")).to_pylist() if v]
         if not values:
             raise preflight.NOTHING_TO_GUESS_FROM(topic=start.topic)
-        found = guess(values, _kinds(start, services.config, len(values)))
+        found = guess(values, _kinds(start, services.config))
     text = job_text(start, found)
     with connected(_loaded(text)) as services:
         config, route = services.config, services.config.routes[0]
@@ -89,7 +89,7 @@ def create(config: Config, statement: Statement) -> None:
 
 
 def _loaded(text: str) -> Config:
-    """The job file's configuration, with what the environment says (credentials, for instance)."""
+    """The job file's configuration, with what the environment adds (credentials, for instance)."""
     with TemporaryDirectory(prefix="chsink-init-") as folder:
         path = Path(folder) / "job.toml"
         path.write_text(text, encoding="utf-8")
@@ -101,12 +101,12 @@ def _sample(services: Services, topic: str, count: int) -> list[pa.RecordBatch]:
         return list(sampled(services.kafka, sampler, topic, count))
 
 
-def _kinds(start: StartingPoint, config: Config, records: int) -> Callable[[int], str]:
+def _kinds(start: StartingPoint, config: Config) -> Callable[[int], str]:
     """The kind of a schema id that records begin with."""
 
     def kind_of(schema_id: int) -> str:
         if start.registry is None:
-            raise preflight.REGISTRY_NOT_NAMED(topic=start.topic, records=records, schema=schema_id)
+            raise preflight.REGISTRY_NOT_NAMED(topic=start.topic, schema=schema_id)
         found = registry_of(config.schema_registry).schema(schema_id)
         if found is None:
             raise preflight.SCHEMA_NOT_REGISTERED(topic=start.topic, schema=schema_id, urls=start.registry)
@@ -118,7 +118,7 @@ def _kinds(start: StartingPoint, config: Config, records: int) -> Callable[[int]
 def _misfits(
     config: Config, route: Route, columns: dict[str, str], records: Sequence[pa.RecordBatch]
 ) -> Iterator[Finding]:
-    """What ``chsink doctor --sample`` would find, had the table these columns."""
+    """What ``chsink doctor --sample`` would find if the table had these columns."""
     declared = [_column(name, kind) for name, kind in columns.items()]
     declared += [Column(name, METADATA_COLUMNS[name].declare) for name in METADATA]
     shape, table = Untouched(config.kafka.isolation_level), config.table_of(route).canonical

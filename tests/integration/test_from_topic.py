@@ -146,7 +146,7 @@ def test_a_table_that_exists(init: Init, kafka: EmbeddedKafka, topic: MakeTopic,
     produce(kafka.bootstrap, name, 0, [{"id": 1}])
     command(url, f"CREATE TABLE {table} (x UInt8) ENGINE = MergeTree ORDER BY ()")
 
-    refused(init(name, "--table", table, "--apply"), "CHS-298", f"{table} exists already", "--table")
+    refused(init(name, "--table", table, "--apply"), "CHS-298", f"{table} already exists", "--table")
     assert not Path("job.toml").exists()
 
     done(init(name, "--table", f"{table}_2", "--apply"))

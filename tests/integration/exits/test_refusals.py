@@ -196,7 +196,7 @@ def test_rows_that_came_after_they_were_counted(doubtful: Job) -> None:
         insert(doubtful, 0, range(10, 20))
         change = decide()
         insert(doubtful, 0, range(20, 25))
-        with pytest.raises(PreflightError, match="CHS-323.*held 10 rows.*holds 15 rows") as caught:
+        with pytest.raises(PreflightError, match="CHS-323.*held 10 rows.*now holds 15 rows") as caught:
             carry_out(opened.clickhouse, opened.store, change, "resolve")
         assert "run the command again" in caught.value.hint
         assert doubtful.in_doubt() == {0}

@@ -64,8 +64,8 @@ def test_lines_for_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     lines = [line.partition(" ")[2] for line in out.splitlines()]
     assert lines == [
         "t to d.t: lag 90 offsets",
-        "t to d.t: lag 40 offsets, 5 landed a second, 0 sent a second, done in 0:00:08, 1 partitions in doubt",
-        "t to d.t: lag 0 offsets, 2 landed a second, 0 sent a second",
+        "t to d.t: lag 40 offsets, landed 5/s, produced 0/s, caught up in 0:00:08, 1 partition in doubt",
+        "t to d.t: lag 0 offsets, landed 2/s, produced 0/s",
     ]
     assert "CHS-702" in err and "trying again" in err
 

@@ -57,8 +57,11 @@ def test_one_kind_of_value(value: bytes, format_: str, options: dict[str, object
     assert (found.format, found.options, found.count) == (format_, options, 3)
 
 
-@pytest.mark.parametrize(("kind", "format_"), [("AVRO", "avro"), ("PROTOBUF", "protobuf"), ("JSON", "json_schema")])
-def test_registered_schemas(kind: str, format_: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "format_", "name"),
+    [("AVRO", "avro", "Avro"), ("PROTOBUF", "protobuf", "Protobuf"), ("JSON", "json_schema", "JSON")],
+)
+def test_registered_schemas(kind: str, format_: str, name: str) -> None:
     asked: list[int] = []
 
     def kind_of(schema_id: int) -> str:
@@ -66,7 +69,8 @@ def test_registered_schemas(kind: str, format_: str) -> None:
         return kind
 
     values = [b"\0\0\0\0\7rest"] * 9 + [b"\0\0\0\0\10rest"]
-    assert guess(values, kind_of).format == format_
+    found = guess(values, kind_of)
+    assert (found.format, found.what) == (format_, f"{name} with a registered schema")
     assert asked == [7]
 
 
