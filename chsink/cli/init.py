@@ -34,14 +34,9 @@ def init(  # noqa: PLR0917 - options of a command
     endpoint: Annotated[
         list[str] | None, typer.Option(help="URL of a ClickHouse server. Repeat it for each shard.", metavar="URL")
     ] = None,
-    registry: Annotated[
-        str | None, typer.Option(help="The Schema Registry, if the records use one.", metavar="URL")
-    ] = None,
+    registry: Annotated[str | None, typer.Option(help="The Schema Registry, if one is used.", metavar="URL")] = None,
     table: Annotated[
-        str | None,
-        typer.Option(
-            help="The table. Default: the topic's name, with _ for special characters.", metavar="[DATABASE.]TABLE"
-        ),
+        str | None, typer.Option(help="The table. Default: named after the topic.", metavar="[DATABASE.]TABLE")
     ] = None,
     sample: Annotated[
         int, typer.Option(help="Read the first and last N records of each partition.", metavar="N", min=1)
