@@ -55,7 +55,7 @@ class Submitted(Child):
         argv = [str(Path(jars.spark_jars_folder()).parent / "bin" / "spark-submit"), "--master", spark.url]
         argv += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         argv += ["--py-files", str(wheel), "--jars", jars.spark_jars()]
-        argv += [str(CHECKOUT / "chsink" / "spark" / "submit.py"), "-c", str(file), *sets]
+        argv += [str(CHECKOUT / "chsink" / "cli" / "submit.py"), "-c", str(file), *sets]
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
                 argv,
