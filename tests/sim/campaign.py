@@ -49,7 +49,7 @@ OUTCOMES = [
     *(f"outcome late write {what}" for what in ("applied", "refused")),
     *(f"outcome insert {what}" for what in ("applied", "deduplicated", "unreachable")),
     *(f"outcome {why}" for why in REASONS if why not in SELDOM),
-    *(f"outcome {why}" for why in ("CHS-701", "CHS-705", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
+    *(f"outcome {why}" for why in ("CHS-701", "CHS-707", "CHS-709", "CHS-801", "CHS-802")),
     "outcome load answered",
     "outcome load lags",
     "outcome store load unavailable",

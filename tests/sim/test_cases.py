@@ -16,6 +16,7 @@ from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
 from chsink.batch.recheck import check_still_held
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.window import SEND_FOR_S
 from chsink.errors import halts
 from chsink.ports import StateStore
 from chsink.recovery import decide, recover
@@ -291,6 +292,22 @@ def test_case_h_the_old_driver_writes_after_late() -> None:
             pass
     assert made.hub.counts["outcome CHS-801"] == 1
     assert (made.record.epoch, made.record.phase, made.landed()) == (2, Phase.AFTER, list(range(10)))
+
+def test_a_task_that_slept_for_a_day_sends_nothing() -> None:
+    """⚑ A person has decided about its range meanwhile, and tokens of a plain table know no time."""
+    made = scene(10)
+    reach = made.reach
+
+    def sleep(name: str) -> None:
+        reach(name)
+        if name == "task.before_insert" and made.hub.current is not None:
+            made.hub.current.group.frozen_until = made.hub.now + (SEND_FOR_S + 60) * 1000
+            made.hub.pause()
+
+    made.reach = sleep
+    made.play()
+    assert made.hub.counts["outcome CHS-705"] == 1
+    assert made.landed() == []
 
 
 def test_case_i_two_sinks_on_one_topic() -> None:

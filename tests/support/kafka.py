@@ -74,7 +74,7 @@ def produce(
     if failures:
         raise KafkaException(failures[0])
     if transactional:
-        _await_marker(bootstrap, topic, partition)
+        await_marker(bootstrap, topic, partition)
     return start, end_offset(bootstrap, topic, partition)
 
 
@@ -85,7 +85,7 @@ def end_offset(bootstrap: str, topic: str, partition: int, *, isolation: str = "
     return int(high)
 
 
-def _await_marker(bootstrap: str, topic: str, partition: int) -> None:
+def await_marker(bootstrap: str, topic: str, partition: int) -> None:
     """The broker writes a transaction's marker after it has confirmed the commit."""
     deadline = time.monotonic() + _LIMIT_S
     while end_offset(bootstrap, topic, partition, isolation="read_committed") < end_offset(bootstrap, topic, partition):

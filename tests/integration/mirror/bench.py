@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from chsink.mirror.worker import TableWork, Worker, WorkerReport
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from tests.support.kafka import produce, read_all
+from tests.support.kafka import Record, await_marker, produce, read_all
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -235,6 +236,13 @@ warehouse = "file://{self.folder}/lake"
         for _ in range(count):
             self.round(coordinator)
 
+    def ticks(self, coordinator: Coordinator, until: Callable[[], object]) -> None:
+        """No time passes for the coordinator, however long the broker takes."""
+        give_up = time.monotonic() + 30
+        while not until():
+            assert time.monotonic() < give_up, "it did not come"
+            coordinator.tick(0.1)
+
     def close(self) -> None:
         for coordinator in self.coordinators:
             coordinator.close()
@@ -245,6 +253,12 @@ warehouse = "file://{self.folder}/lake"
         """Records, and the offsets they took."""
         values: list[Mapping[str, Any]] = [{"id": n, "name": f"order {n}"} for n in ids]
         return produce(self.kafka.bootstrap, self.topic, partition, values)
+
+    def control_records(self) -> list[Record]:
+        """What was committed to the control topic.  The broker confirms a commit before its readers see it."""
+        for number in (0, 1):
+            await_marker(self.kafka.bootstrap, self.control_topic, number)
+        return read_all(self.kafka.bootstrap, self.control_topic)
 
     def sent(self) -> Counter[tuple[int, int, int]]:
         """(partition, offset, id) of every record that Kafka holds."""

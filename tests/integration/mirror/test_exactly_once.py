@@ -34,7 +34,7 @@ MakeBench = Callable[..., Bench]
 
 def events(bench: Bench) -> list[Any]:
     """The payloads on the control topic, as any reader of committed records sees them."""
-    found = [decode(r.value or b"") for r in read_all(bench.kafka.bootstrap, bench.control_topic)]
+    found = [decode(r.value or b"") for r in bench.control_records()]
     return [e.payload for e in found if e is not None and e.group_id == bench.group]
 
 
@@ -336,10 +336,7 @@ def test_an_older_coordinator_is_fenced_and_its_commit_is_refused(make_bench: Ma
     older = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
     bench.clock.ms += 1000
-    for _ in range(20):
-        if older.buffer.files and older._open:
-            break
-        older.tick(0.1)
+    bench.ticks(older, lambda: older.buffer.files and older._open)
     opened, stale = older._open, older.tables.read("shop.orders")
     newer = bench.coordinator()
     bench.round(newer)
@@ -361,10 +358,7 @@ def test_a_round_that_is_not_answered_commits_what_is_there(
     bench = make_bench()
     coordinator = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
-    for _ in range(20):
-        if coordinator.buffer.files:
-            break
-        coordinator.tick(0.1)
+    bench.ticks(coordinator, lambda: coordinator.buffer.files)
     monkeypatch.setattr(Coordinator, "_complete", lambda _: False)
     bench.clock.ms += 1000
     coordinator.tick(0.1)
@@ -596,7 +590,7 @@ def test_the_raw_control_topic_holds_transactions_only(make_bench: MakeBench) ->
     bench.hand_over(*bench.produce(range(4)))
     bench.round(coordinator)
     logs = coordinator.reader.logs()
-    read = read_all(bench.kafka.bootstrap, bench.control_topic)
+    read = bench.control_records()
     assert sum(end for _, end in logs.values()) > len(read) >= 5
 
 
@@ -606,7 +600,7 @@ def test_a_request_and_its_answers_are_one_transaction(make_bench: MakeBench) ->
     coordinator = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
     bench.rounds(coordinator, 2)
-    read = sorted(read_all(bench.kafka.bootstrap, bench.control_topic), key=lambda r: (r.partition, r.offset))
+    read = sorted(bench.control_records(), key=lambda r: (r.partition, r.offset))
     events = [(r.partition, r.offset, decode(r.value or b"")) for r in read]
     asked = [(p, o, e.payload) for p, o, e in events if e is not None and isinstance(e.payload, StartCommit)]
     answered = {(p, o): e.payload for p, o, e in events if e is not None and isinstance(e.payload, DataComplete)}

@@ -518,7 +518,7 @@ def test_a_file_that_several_events_name_lands_once(make_bench: MakeBench) -> No
     coordinator = bench.coordinator()
     start, end = bench.produce([1, 2, 3])
     bench.hand_over(start, end)
-    [event] = [e for e in map(_written, read_all(bench.kafka.bootstrap, bench.control_topic)) if e is not None]
+    [event] = [e for e in map(_written, bench.control_records()) if e is not None]
 
     def somebody_names_it_for(first: int, until: int) -> None:
         tag = replace(event.payload.tag, unit=f"{uuid.uuid4()}/shop.orders", start=first, until=until)
