@@ -293,6 +293,7 @@ def test_case_h_the_old_driver_writes_after_late() -> None:
     assert made.hub.counts["outcome CHS-801"] == 1
     assert (made.record.epoch, made.record.phase, made.landed()) == (2, Phase.AFTER, list(range(10)))
 
+
 def test_a_task_that_slept_for_a_day_sends_nothing() -> None:
     """⚑ A person has decided about its range meanwhile, and tokens of a plain table know no time."""
     made = scene(10)

@@ -35,7 +35,6 @@ from chsink.mirror.worker import WorkerReport
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
-from tests.support.kafka import read_all
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
