@@ -294,7 +294,7 @@ def test_case_h_the_old_driver_writes_after_late() -> None:
     assert (made.record.epoch, made.record.phase, made.landed()) == (2, Phase.AFTER, list(range(10)))
 
 
-def test_a_task_that_slept_for_a_day_sends_nothing() -> None:
+def test_a_task_that_slept_for_a_day_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ A person has decided about its range meanwhile, and tokens of a plain table know no time."""
     made = scene(10)
     reach = made.reach
@@ -305,7 +305,7 @@ def test_a_task_that_slept_for_a_day_sends_nothing() -> None:
             made.hub.current.group.frozen_until = made.hub.now + (SEND_FOR_S + 60) * 1000
             made.hub.pause()
 
-    made.reach = sleep
+    monkeypatch.setattr(made, "reach", sleep)
     made.play()
     assert made.hub.counts["outcome CHS-705"] == 1
     assert made.landed() == []
