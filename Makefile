@@ -65,7 +65,7 @@ $(VENV)/.jars: chsink/jvm/jars.toml $(VENV)/.package
 	@touch $@
 
 $(VENV)/spark.jsa: $(VENV)/.jars tests/support/classes.py
-	@echo "setup: archive of Spark's classes for the tests"
+	@echo "setup: archives of Spark's and Kafka's classes for the tests"
 	@$(PY) -m tests.support.classes >/dev/null
 
 # -- run ------------------------------------------------------------------------------------------

@@ -105,9 +105,10 @@ def pytest_collection_finish() -> None:
 def pytest_configure() -> None:
     """Let children (Spark's JVM, its Python workers, driver processes of tests) find Java, Python and the checkout."""
     from chsink.jvm.java import java_home
-    from tests.support.classes import SHORT_LIVED
+    from tests.support.classes import KAFKA, SHORT_LIVED, shared
 
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # of jobs that are processes of their own, too
+    os.environ["KAFKA_OPTS"] = shared(KAFKA)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

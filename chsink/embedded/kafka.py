@@ -1,12 +1,15 @@
 """A Kafka broker with its own controller (KRaft): one node, 127.0.0.1 only, transactions included.
 
 Its defaults suit a small machine and fast tests: one replica of everything, small buffers, no automatic topics, and
-retention and compaction checks every second.  ``properties`` overrides any of them.
+retention and compaction checks every second.  ``properties`` overrides any of them.  The environment's
+``KAFKA_OPTS`` adds options for its JVM, as with Kafka's own scripts.
 """
 
 from __future__ import annotations
 
 import base64
+import os
+import shlex
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -92,6 +95,7 @@ class EmbeddedKafka(Service):
             str(find_java()),
             *SMALL_JVM,
             "-Xmx512m",
+            *shlex.split(os.environ.get("KAFKA_OPTS", "")),
             f"-Dlog4j2.configurationFile={logging}",
             "-cp",
             ":".join(map(str, jars.ensure("kafka-broker"))),
