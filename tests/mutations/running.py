@@ -1,4 +1,4 @@
-"""One defect on trial, in a process that has imported nothing of production code yet."""
+"""One defect on trial, in a process that has imported nothing yet of the production code that defects change."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tests.mutations.patching import install
 T = TypeVar("T")
 _PRELOADED: Final = (
     "clickhouse_connect confluent_kafka fastavro greenlet pandas pyarrow.compute pydantic pyiceberg.io.pyarrow pyspark.sql"
-    " pytest structlog"
+    " pytest structlog tests.mutations.warm"
 )
-"""What production code and its tests import of others, but no plugin of pytest: it would be imported too early."""
+"""What production code and its tests import of others, but no plugin of pytest: it would be imported too early.  Last,
+what no defect reaches.
+"""
 
 
 def in_child(work: Callable[..., T], *arguments: Any) -> T:
     """What a defect changes must not have been imported: a process of its own for each piece of work.
 
-    It is forked from one that has imported what is not ours: that takes most of a process's start.
+    It is forked from one that has imported all the others: that takes most of a process's start.
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED.split())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -236,13 +237,16 @@ def inside(module: str, room: str) -> bool:
     return module == room or module.startswith(f"{room}.")
 
 
-EVERY = [i for package in ("chsink", "statemachine") for file in sources(package) for i in imports(file)]
+@cache
+def every() -> list[Import]:
+    """Of production code."""
+    return [i for package in ("chsink", "statemachine") for file in sources(package) for i in imports(file)]
 
 
 def test_the_core_uses_the_standard_library_only_and_no_world() -> None:
     wrong = [
         str(i)
-        for i in EVERY
+        for i in every()
         if i.file.is_relative_to(CORE)
         and not inside(i.module, "chsink.statemachine")
         and i.module not in (CORE_MAY | RENDERER_MAY if i.file.name == "render.py" else CORE_MAY)
@@ -270,7 +274,7 @@ def test_the_core_does_nothing_but_compute() -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_uses_only_what_it_may(room: str) -> None:
-    mine = [i for i in EVERY if inside(module_of(i.file), room)]
+    mine = [i for i in every() if inside(module_of(i.file), room)]
     assert mine, f"no room {room}"
     allowed = {*SHARED, *ROOMS[room]}
     wrong = [
@@ -292,7 +296,7 @@ def test_every_module_is_in_a_room() -> None:
 def test_only_one_room_imports_spark() -> None:
     wrong = [
         str(i)
-        for i in EVERY
+        for i in every()
         if i.module.split(".")[0] in ("pyspark", "py4j")
         and not inside(module_of(i.file), "chsink.spark")
         and (i.top or str(i.file.relative_to(CHECKOUT)) not in SPARK_MAY_BE_IMPORTED_LAZILY_BY)
@@ -314,7 +318,7 @@ def test_the_command_line_imports_nothing_heavy_at_its_start() -> None:
     )
     wrong = [
         str(i)
-        for i in EVERY
+        for i in every()
         if inside(module_of(i.file), "chsink.cli") and i.top and any(inside(i.module, h) for h in heavy)
     ]
     assert wrong == []
