@@ -1,14 +1,19 @@
 """Which objects a JSON column keeps.
 
 ClickHouse infers a type for each path of an object and stores the value in it.  A text that looks like a date or a time
-becomes one, which is shown in ClickHouse's own form.  These objects are rejected, because ClickHouse would change a
-value in them or refuse the whole insert:
+becomes one, which is shown in ClickHouse's own form.  For Arrow, no setting of an insert prevents that.  These objects
+are rejected, because ClickHouse would change a value in them, alone or beside others, or refuse the whole insert:
 
 - a key that is repeated, or that has a dot: ClickHouse splits it into two keys;
 - a whole number beyond 64 bits, which becomes a string, and any number beyond Float64;
 - a text like a date or time that does not exist, which moves to another day or hour, or with more than nine decimals;
+- a text like a date or time outside 1970 to 2106: alone it is kept, but beside another date at the same path it becomes
+  the nearest one that the inferred type holds;
 - arrays whose values would take a common type that changes one: booleans among numbers or texts, a large whole number
   among fractions, and a number beyond Int64 among negative ones.
+
+A limit: at a path that also holds a date with a time in the same insert, ClickHouse takes a text of five or more digits
+for seconds since 1970.  The outcome of a record depends on that record alone, so this is not rejected (docs/types.md).
 """
 
 from __future__ import annotations
@@ -28,9 +33,14 @@ _DIGITS: Final = 20
 _EXACT: Final = 1 << 53
 """A Float64 holds every whole number up to this one."""
 _TIME: Final = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d*))?)?", re.ASCII)
-_PLAIN_DATE: Final = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII)
+_PLAIN_DATE: Final = re.compile(r"(?:19[789]\d|20\d\d|210[0-5])-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])", re.ASCII)
 _PLAIN: Final = re.compile(_PLAIN_DATE.pattern + r"(?:[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?)?", re.ASCII)
-"""Dates, and times in UTC, that exist for certain."""
+"""Dates, and times in UTC, that exist and can be stored for certain."""
+_DATES: Final = ("1970-01-02", "2106-02-06")
+"""What Date and DateTime hold in any time zone: beside a time, a date becomes one."""
+_SECONDS: Final = (0, (1 << 32) - 1)
+_YEARS: Final = (1900, 2261)
+"""What DateTime and DateTime64(9) hold."""
 _DASHES: Final = frozenset("-/")
 _INSIDE: Final = " inside a JSON column"
 
@@ -86,20 +96,27 @@ def _check_text(text: str, times: InstantCodec) -> None:
     found = _TIME.fullmatch(text)
     if found is None:
         return
-    year, month, day = (int(found[at]) for at in (1, 2, 3))
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return  # ClickHouse leaves it a text
     try:
-        shown = date(year, month, day).isoformat()
+        shown = date(*(int(found[at]) for at in (1, 2, 3))).isoformat()
     except ValueError:
         raise MisfitError("a text like a date that does not exist" + _INSIDE) from None
-    if found[4]:
-        try:
-            times.exact(f"{shown} {found[4]}")
-        except MisfitError:
-            raise MisfitError("a text like a time that does not exist" + _INSIDE) from None
     if len(found[5] or "") > 9:
         raise MisfitError("a text like a time with more than nine decimals" + _INSIDE)
+    if found[4] is None:
+        fits = _DATES[0] <= shown <= _DATES[1]
+    elif found[5]:
+        fits = _YEARS[0] <= int(found[1]) <= _YEARS[1] and _seconds(shown, found[4], times) is not None
+    else:
+        fits = _SECONDS[0] <= _seconds(shown, found[4], times) <= _SECONDS[1]
+    if not fits:
+        raise MisfitError("a text like a date or time that is out of range" + _INSIDE)
+
+
+def _seconds(day: str, time: str, times: InstantCodec) -> int:
+    try:
+        return int(times.exact(f"{day} {time}"))
+    except MisfitError:
+        raise MisfitError("a text like a time that does not exist" + _INSIDE) from None
 
 
 def _check_array(values: list[Any], text: Callable[[str], None]) -> None:

@@ -455,7 +455,6 @@ def test_json_columns_keep_every_value_that_they_take(engine: Engine, objects: l
         ("2026/01/31", "2026-01-31"),
         ("2026-01-31T10:00:00", "2026-01-31 10:00:00"),
         ("2026-01-31 10:00:00.5", "2026-01-31 10:00:00.500000000"),
-        ("1969-12-31", "1969-12-31 00:00:00.000000000"),
     ],
 )
 def test_json_columns_show_dates_and_times_in_the_servers_form(engine: Engine, text: str, shown: str) -> None:
@@ -560,3 +559,37 @@ def test_geo_types_are_tuples_and_arrays(engine: Engine, kind: str) -> None:
     record = '{"g": ' + "[" * depth + "[1.5, -2]" + "]" * depth + "}"
     engine.insert(JsonDecoder(columns, timezone="UTC").decode(pa.array([record.encode()], pa.binary())))
     assert engine.select("toString(g)") == {0: "[" * depth + "(1.5,-2)" + "]" * depth}
+
+
+BESIDE = ["2026-01-31", "2026-01-31 10:00:00", "2026-01-31 10:00:00.123456789"]
+LIKE_DATES = [
+    *(
+        "0000-00-00",
+        "0001-01-01",
+        "1899-12-31",
+        "1950-05-05",
+        "1969-12-31",
+        "1970-01-01",
+        "1970-01-02",
+        "2106-02-06",
+        "2149-06-06",
+    ),
+    *("2026-00-10", "2026-13-01", "2026-1-32", "9999-12-31", "9999-99-99", "0000/00/00", "2026-02-30"),
+    *("0000-00-00 00:00:00", "1950-05-05 10:00:00", "1969-12-31 23:59:59", "1970-01-01 00:00:00"),
+    *("2106-02-07 06:28:15", "2106-02-07 06:28:16", "2300-01-01 00:00:00", "9999-12-31 23:59:59"),
+    *("1899-12-31 10:00:00.5", "1950-05-05 10:00:00.5", "2261-12-31 10:00:00.5", "2299-12-31 10:00:00.5"),
+    *("2026-01-31 24:00:00", "2026-99-99 99:99:99", "2026-01-31T10:00:00Z", "2026-01-31T10:00:00+02:00"),
+]
+
+
+@pytest.mark.parametrize("text", LIKE_DATES)
+def test_a_text_like_a_date_is_the_same_beside_others(engine: Engine, text: str) -> None:
+    """⚑ A value takes the type of an earlier one at its path: 1950-05-05 became 1970-01-01 there, without an error."""
+    for other in BESIDE:
+        for texts in ([text, other], [other, text], [other, text, "x"]):
+            columns = engine.create("j JSON")
+            records = [json.dumps({"j": {"a": one}}).encode() for one in texts]
+            decoded = JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary()))
+            engine.insert(decoded)
+            for row, shown in engine.select("toJSONString(j)").items():
+                assert json.loads(shown)["a"].removesuffix(".000000000").rstrip("0").startswith(texts[row].rstrip("0"))
