@@ -389,11 +389,6 @@ MIRROR_TABLE_RECREATED = halt(
     "Iceberg table {tables} was dropped and created again while the mirror ran",
     _RESOLVE,
 )
-MIRROR_SPEC_CHANGED = halt(
-    "CHS-344",
-    "the partition spec of Iceberg table {tables} was changed while the mirror ran",
-    "remove the table's partition fields (the mirror writes unpartitioned tables only), then start again",
-)
 MIRROR_TOPIC_RECREATED = halt(
     "CHS-345",
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",

@@ -707,8 +707,8 @@ MIRROR_GROUP_TAKEN = preflight(
 )
 MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",
-    "Iceberg table {table} is partitioned by {fields}",
-    "name an unpartitioned table in [[mirror.route]]: the mirror writes to no others",
+    "Iceberg table {table} is partitioned in a way that the mirror cannot write: {fields}",
+    "partition it by columns of the table, with identity, bucket, truncate, year, month, day, hour or void",
 )
 MIRROR_TABLE_VERSION = preflight(
     "CHS-259",
@@ -731,7 +731,7 @@ MIRROR_NO_TABLE = preflight(
     "Iceberg table {table} does not exist in catalog {catalog}",
     "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it; if it existed "
     "before, see CHS-343",
-    ok="Iceberg table {table}: {columns} columns, format version 2, Parquet, unpartitioned",
+    ok="Iceberg table {table}: {columns} columns, format version 2, Parquet{partitions}",
 )
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",

@@ -15,6 +15,7 @@ from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import PropertyKeys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
@@ -75,18 +76,20 @@ def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collecti
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:
-    """Refuse, by name, what the mirror cannot write: a partitioned table, its version, its file format, its columns."""
+    """Refuse, by name, what the mirror cannot write: its partition spec, its version, its file format, its columns."""
     fine = True
     for finding in _refusals(name, table):
         fine = False
         yield finding
     if fine:
-        yield passed(preflight.MIRROR_NO_TABLE, table=name, columns=len(table.schema().fields))
+        by = ", ".join(field.name for field in table.spec().fields)
+        partitions = f", partitioned by {by}" if by else ", unpartitioned"
+        yield passed(preflight.MIRROR_NO_TABLE, table=name, columns=len(table.schema().fields), partitions=partitions)
 
 
 def _refusals(name: str, table: Table) -> Iterator[Finding]:
     error = Severity.ERROR
-    if fields := ", ".join(field.name for field in table.spec().fields):
+    if fields := "; ".join(unusable(table.spec(), table.schema())):
         yield found(error, preflight.MIRROR_TABLE_PARTITIONED, table=name, fields=fields)
     if table.format_version != VERSION:
         yield found(error, preflight.MIRROR_TABLE_VERSION, table=name, version=table.format_version)

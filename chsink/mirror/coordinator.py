@@ -2,8 +2,8 @@
 
 Rules:
 - It keeps nothing that it cannot read again.  After any error, start it again.
-- Events written for another table, partition spec or topic of the same name are ignored: their offsets are read again.
-  A table that is recreated or gets another spec while a coordinator runs halts it.
+- Events written for another table or topic of the same name are ignored: their offsets are read again.  A table that
+  is recreated while a coordinator runs halts it.
 - So are events with a file that was not written for their range: its records may be in the table, or come with
   another event.
 - It reads the group's offsets first, then the control topic's ends, open transactions included.  Once it has read up
@@ -42,7 +42,7 @@ from chsink.mirror.events import (
     decode,
     encode,
 )
-from chsink.mirror.known_tables import Hole, Identity, KnownTables, Target
+from chsink.mirror.known_tables import Hole, KnownTables, Target
 from chsink.mirror.stops import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
@@ -285,17 +285,12 @@ class Coordinator:
                 pass
 
     def _fits(self, written: DataWritten, name: str) -> bool:
-        """Whether the files were written for the present table, partition spec and topic."""
+        """Whether the files were written for the present table and topic."""
         tag = written.tag
         if tag is None:
             return False
         topic_id = self._beginnings.topic_ids.get(tag.topic, tag.topic_id)
-        fits = (
-            Identity(tag.table_uuid, tag.spec_id if written.files else self.tables.identities[name].spec_id)
-            == self.tables.identities[name]
-            and tag.topic_id == topic_id
-        )
-        if not fits:
+        if tag.table_uuid != self.tables.uuids[name] or tag.topic_id != topic_id:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
             return False
         if not written.own:
@@ -413,7 +408,7 @@ class Coordinator:
             if tp in mine and unit.whole and all(at.offset < opened.ends.get(at.partition, 0) for at in unit.at):
                 mine[tp] = max(mine[tp], unit.range.start)
         found = holes(self.tables.links[name], units, mine)
-        return [Hole(name, tp, missing, self.tables.identities[name]) for tp, missing in found.items()]
+        return [Hole(name, tp, missing, self.tables.uuids[name]) for tp, missing in found.items()]
 
 
 def _producer(key: str, value: bytes) -> str:

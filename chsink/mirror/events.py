@@ -9,23 +9,26 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from io import BytesIO
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.types import Schema as AvroSchema
+from pyiceberg.types import StructType
 
 from chsink.mirror.schemas import (
     COMMIT_COMPLETE,
     COMMIT_TO_TABLE,
     DATA_COMPLETE,
     DATA_WRITTEN,
-    PAYLOADS,
+    KINDS,
     START_COMMIT,
+    UNPARTITIONED,
+    data_file_schema,
     envelope,
 )
 
@@ -93,12 +96,15 @@ class StartCommit:
 
 @dataclass(frozen=True, slots=True)
 class DataWritten:
-    """Files of one table and spec.  ``tag`` is None in an event of another program."""
+    """Files of one table and spec, whose partition has this type; that is only needed to write an event.  ``tag`` is
+    None in an event of another program.
+    """
 
     commit_id: UUID
     table: TableReference
     files: tuple[FileEntry, ...]
     tag: UnitTag | None
+    partition: StructType = field(default=UNPARTITIONED, compare=False)
 
     @property
     def own(self) -> bool:
@@ -168,15 +174,19 @@ def encode(event: Event) -> bytes:
         "group_id": event.group_id,
         "payload": payload,
     }
-    schema, text = _schema(kind)
+    schema, text = _schema(kind, _partition_of(event.payload))
     body = BytesIO()
     schemaless_writer(body, schema, record)
     return MAGIC + struct.pack(">H", len(text)) + text + body.getvalue()
 
 
-@cache
-def _schema(kind: int) -> tuple[AvroSchema, bytes]:
-    written = envelope(kind)
+def _partition_of(payload: Payload) -> StructType:
+    return payload.partition if isinstance(payload, DataWritten) else UNPARTITIONED
+
+
+@lru_cache(maxsize=256)
+def _schema(kind: int, partition: StructType) -> tuple[AvroSchema, bytes]:
+    written = envelope(kind, partition)
     text = json.dumps(written, separators=(",", ":")).encode()
     assert len(text) <= MAX_SCHEMA, kind
     return parse_schema(written), text
@@ -227,12 +237,14 @@ def _tag(tag: UnitTag | None) -> Fields:
     return {field: None if tag is None else getattr(tag, name) for field, name in _TAG.items()}
 
 
-def split(files: Sequence[FileEntry], limit: int = MAX_PART_BYTES) -> tuple[tuple[FileEntry, ...], ...]:
+def split(
+    files: Sequence[FileEntry], partition: StructType = UNPARTITIONED, limit: int = MAX_PART_BYTES
+) -> tuple[tuple[FileEntry, ...], ...]:
     """The files in groups that each fit one message; one empty group where there is none."""
     groups: list[list[FileEntry]] = [[]]
     size = 0
     for entry in files:
-        mine = _size(entry)
+        mine = _size(entry, partition)
         if groups[-1] and size + mine > limit:
             groups.append([])
             size = 0
@@ -241,16 +253,15 @@ def split(files: Sequence[FileEntry], limit: int = MAX_PART_BYTES) -> tuple[tupl
     return tuple(tuple(group) for group in groups)
 
 
-def _size(entry: FileEntry) -> int:
+def _size(entry: FileEntry, partition: StructType) -> int:
     body = BytesIO()
-    schemaless_writer(body, _file_schema(), dict(entry))
+    schemaless_writer(body, _file_schema(partition), dict(entry))
     return len(body.getvalue())
 
 
-@cache
-def _file_schema() -> AvroSchema:
-    fields = {field["name"]: field for field in PAYLOADS[DATA_WRITTEN]["fields"]}
-    return parse_schema(fields["data_files"]["type"][1]["items"])
+@lru_cache(maxsize=64)
+def _file_schema(partition: StructType) -> AvroSchema:
+    return parse_schema(data_file_schema("file", partition))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -278,7 +289,7 @@ def _parsed(text: bytes) -> AvroSchema:
 
 
 def _read(kind: int, found: Fields) -> Payload | None:
-    if kind not in PAYLOADS:
+    if kind not in KINDS:
         return None
     commit_id = UUID(bytes=found["commit_id"])
     match kind:

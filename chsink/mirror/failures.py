@@ -21,7 +21,6 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
     CommitHalt.ROWS_FOUND: halts.MIRROR_ROWS_FOUND,
-    CommitHalt.SPEC_CHANGED: halts.MIRROR_SPEC_CHANGED,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,
     CommitHalt.TOPIC_RECREATED: halts.MIRROR_TOPIC_RECREATED,

@@ -2,7 +2,7 @@
 
 Rules:
 - ``links`` come from a table's last reading, or from a commit that was applied since.
-- A table that was recreated or has another partition spec halts: files were written for the table that was read first.
+- A table that was recreated halts: files were written for the table that was read first.
 """
 
 from __future__ import annotations
@@ -31,21 +31,13 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Identity:
-    """The table and partition spec that files are written for.  A recreated table has another identity."""
-
-    uuid: str
-    spec_id: int
-
-
-@dataclass(frozen=True)
 class Hole:
-    """A range to read again for one table, whose files must be written for ``written_for``."""
+    """A range to read again for one table, whose files must be written for the table with this uuid."""
 
     table: str
     tp: TopicPartition
     range: OffsetRange
-    written_for: Identity
+    uuid: str
 
 
 class KnownTables:
@@ -54,7 +46,7 @@ class KnownTables:
     def __init__(self, targets: Mapping[str, Target], control_topic: str) -> None:
         self.targets, self._control_topic = targets, control_topic
         self.links: dict[str, Links] = {}
-        self.identities: dict[str, Identity] = {}
+        self.uuids: dict[str, str] = {}
 
     def read(self, name: str) -> tuple[TableRead, Chain]:
         """The table and its chain, an empty chain if it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
@@ -64,11 +56,8 @@ class KnownTables:
             raise self.halted(name, CommitHalt.CHAIN_DAMAGED, str(error), error.name) from error
         if read is None:
             raise self.halted(name, CommitHalt.TABLE_GONE)
-        now = Identity(read.view.uuid, read.view.spec_id)
-        before = self.identities.setdefault(name, now)
-        if now != before:
-            same = now.uuid == before.uuid
-            raise self.halted(name, CommitHalt.SPEC_CHANGED if same else CommitHalt.TABLE_RECREATED)
+        if read.view.uuid != self.uuids.setdefault(name, read.view.uuid):
+            raise self.halted(name, CommitHalt.TABLE_RECREATED)
         reading = read_chain(read.view)
         if reading.halt is not None:
             stored = read.view.stored

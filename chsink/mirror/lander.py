@@ -5,6 +5,7 @@ Rules:
 - Offsets between the group and the plan (a checkpoint that is ahead) are read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
+- Before each batch the tables are read again, so a changed schema or partition spec counts from the next range on.
 - A group may be set back below what the tables hold.  Records that are missing there are missing nowhere, so no halt
   counts while it is: the next start sets the group to what the tables hold.
 """
@@ -48,7 +49,7 @@ class MirrorLander:
     """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group.
 
     ``landed`` receives what was handed over, once that is confirmed.  ``pool`` hands over ranges without records.
-    Without ``beside``, a topic-partition that the group does not know is an error.
+    Without ``beside``, a topic-partition that the group does not know is an error.  ``renewed`` reads the tables again.
     """
 
     def __init__(
@@ -58,15 +59,16 @@ class MirrorLander:
         *,
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
         pool: Callable[[], Executor] = at_once,
+        renewed: Callable[[Feeds], Feeds] = lambda feeds: feeds,
     ) -> None:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
-        self._pool = pool
+        self._pool, self._renewed = pool, renewed
         self._reads: ExactReads[Share] | None = None
 
     def landing(self) -> Landing[Share]:
         """The lander and its tasks."""
-        return Landing(self, MirrorTasks(self.feeds))
+        return Landing(self, MirrorTasks(lambda: self.feeds))
 
     def close(self) -> None:
         """Release connections."""
@@ -85,6 +87,7 @@ class MirrorLander:
         """Hand over the part of the batch that the group has not passed."""
         self._reads = runner
         self.check_owned()
+        self.feeds = self._renewed(self.feeds)
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
         try:
             self._process(batch, planned, runner)
@@ -121,6 +124,7 @@ class MirrorLander:
     def reread(self, hole: Hole) -> None:
         """Hand over a hole of one table.  Coordinators call it as their ``reread``."""
         assert self._reads is not None, "a lander is opened before its coordinator runs"
+        self.feeds = self._renewed(self.feeds)
         self._check_written_for(hole)
         self.feeds.check_held(hole.tp, hole.range, hole.table)
         share = Share(hole.tp, hole.range, hole.table)
@@ -141,12 +145,9 @@ class MirrorLander:
             waited += POLL_S
 
     def _check_written_for(self, hole: Hole) -> None:
-        """Halt if the table or its spec has changed: its files would be ignored, and the hole read again for ever."""
-        metadata = self.feeds.table(hole.tp, hole.table).metadata
-        if str(metadata.table_uuid) != hole.written_for.uuid:
+        """Halt if the table is another one: its files would be ignored, and the hole read again for ever."""
+        if str(self.feeds.table(hole.tp, hole.table).metadata.table_uuid) != hole.uuid:
             raise halts.MIRROR_TABLE_RECREATED(tables=hole.table)
-        if metadata.default_spec_id != hole.written_for.spec_id:
-            raise halts.MIRROR_SPEC_CHANGED(tables=hole.table)
 
     def handed_over(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  UnavailableError CHS-713 if Kafka does not answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,18 +11,21 @@ from pyiceberg.exceptions import NotInstalledError
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
-from chsink.errors import halts, preflight, services
+from chsink.errors import ChsinkError, halts, preflight, services
 from chsink.formats.filled import check_filled
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
+from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.rounds import CommitPace
+
+_log = logging.getLogger(__name__)
 
 REFUSED = (ValueError, NotInstalledError)
 """What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Subclasses
@@ -42,22 +46,36 @@ class OpenMirror:
 
     def feeds(self) -> Feeds:
         """What workers need, with topics and tables as they are now.  Raises ChsinkError."""
-        mirror = self.config.mirror
-        ids = self.kafka.topic_ids(mirror.topics)
-        works = {name: self._work(name) for name in mirror.tables}
-        tables = {
-            topic: tuple(self._read(works[r.table], r) for r in mirror.routes if r.topic == topic)
-            for topic in mirror.topics
-        }
+        ids = self.kafka.topic_ids(self.config.mirror.topics)
         errors = self.config.errors
         return Feeds(
             self.names,
-            {topic: ids[topic] or "" for topic in mirror.topics},
-            tables,
+            {topic: ids[topic] or "" for topic in self.config.mirror.topics},
+            self._tables(),
             self.kafka,
             halt_on_bad_value=errors.on_bad_value == "halt",
             skip_tombstones=errors.on_tombstone in {"skip", "delete"},
         )
+
+    def renewed(self, feeds: Feeds) -> Feeds:
+        """With the tables as they are now.  A table that cannot be read, that cannot be written any more, or that is
+        another one, stays as it was: coordinator and next start say what is wrong with it.
+        """
+        try:
+            now = self._tables()
+        except ChsinkError as error:
+            _log.warning("records are written for the tables as they were: %s", error)
+            return feeds
+        before = {work.table: work for works in feeds.tables.values() for work in works}
+        return replace(feeds, tables={t: tuple(_usable(before[w.table], w) for w in now[t]) for t in now})
+
+    def _tables(self) -> dict[str, tuple[TableWork, ...]]:
+        mirror = self.config.mirror
+        works = {name: self._work(name) for name in mirror.tables}
+        return {
+            topic: tuple(self._read(works[r.table], r) for r in mirror.routes if r.topic == topic)
+            for topic in mirror.topics
+        }
 
     def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
         """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
@@ -66,7 +84,7 @@ class OpenMirror:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
             if table is not None and not unsupported(table.schema()):
-                columns = TableColumns(table.schema(), self.config.mirror_format_of(route))
+                columns = TableColumns(table.schema(), self.config.mirror_format_of(route), spec=table.spec())
                 found[route.topic].append((route.table, columns))
         return found
 
@@ -82,7 +100,18 @@ class OpenMirror:
             table = target.table.load()
         if table is None:
             raise halts.MIRROR_TABLE_GONE(tables=name)
-        return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema()))
+        return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema(), spec=table.spec()))
+
+
+def _usable(before: TableWork, now: TableWork) -> TableWork:
+    """The table as it is now, if the mirror can write it."""
+    if now.metadata.table_uuid != before.metadata.table_uuid:
+        return before
+    schema, spec = now.metadata.schema(), now.metadata.spec()
+    if wrong := (*unsupported(schema), *unusable(spec, schema)):
+        _log.warning("records are written for table %s as it was: %s", now.table, "; ".join(wrong))
+        return before
+    return now
 
 
 def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:

@@ -8,11 +8,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyiceberg.schema import make_compatible_name
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyiceberg.utils.decimal import decimal_required_bytes
+
 Schema = dict[str, Any]
 
 _PACKAGE = "org.apache.iceberg.connect.events"
 START_COMMIT, DATA_WRITTEN, DATA_COMPLETE, COMMIT_TO_TABLE, COMMIT_COMPLETE = range(5)
 """The envelope's ``type``."""
+KINDS = range(COMMIT_COMPLETE + 1)
+UNPARTITIONED = StructType()
 
 
 def _field(name: str, field_id: int, kind: str | Schema, *, optional: bool = False) -> Schema:
@@ -37,6 +61,7 @@ def _map(key_id: int, value_id: int, value: str) -> Schema:
 
 _TIME: Schema = {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}
 _UUID: Schema = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
+_FILE = "org.apache.iceberg.GenericDataFile"
 _UUID_AGAIN = "uuid_fixed"
 """A named type is defined once in a schema; the envelope's id, which comes first, defines it."""
 
@@ -50,15 +75,56 @@ def _table_reference() -> Schema:
     )
 
 
-def _data_file(name: str) -> Schema:
-    """A file of an unpartitioned table: the partition has no fields."""
+_PLAIN: dict[type[IcebergType], str | Schema] = {
+    BooleanType: "boolean",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimeType: {"type": "long", "logicalType": "time-micros"},
+    TimestampType: _TIME | {"adjust-to-utc": False},
+    TimestamptzType: _TIME,
+    StringType: "string",
+    BinaryType: "bytes",
+}
+"""The Avro type of the values of a partition field, for all types without a size."""
+
+
+def _partition_value(field: NestedField) -> str | Schema:
+    """A named type bears the field's id: a name may be defined once in a schema."""
+    match field.field_type:
+        case UUIDType():
+            return {"type": "fixed", "size": 16, "name": f"uuid_{field.field_id}", "logicalType": "uuid"}
+        case FixedType() as kind:
+            return {"type": "fixed", "size": len(kind), "name": f"fixed_{field.field_id}"}
+        case DecimalType() as kind:
+            size = decimal_required_bytes(kind.precision)
+            digits = {"precision": kind.precision, "scale": kind.scale}
+            named = {"type": "fixed", "size": size, "name": f"decimal_{field.field_id}"}
+            return named | {"logicalType": "decimal"} | digits
+    return _PLAIN[type(field.field_type)]
+
+
+def _partition(fields: StructType) -> Schema:
+    values = [_field(partition_name(f), f.field_id, _partition_value(f), optional=True) for f in fields.fields]
+    return _record("org.apache.iceberg.PartitionData", *values)
+
+
+def partition_name(field: NestedField) -> str:
+    """A partition field's name in Avro; readers know the field by its id."""
+    return make_compatible_name(field.name)
+
+
+def data_file_schema(name: str, partition: StructType) -> Schema:
+    """A file of a table, with its partition value."""
     return _record(
         name,
         _field("content", 134, "int"),
         _field("file_path", 100, "string"),
         _field("file_format", 101, "string"),
         _field("spec_id", 141, "int", optional=True),
-        _field("partition", 102, _record("org.apache.iceberg.PartitionData")),
+        _field("partition", 102, _partition(partition)),
         _field("record_count", 103, "long"),
         _field("file_size_in_bytes", 104, "long"),
         _field("column_sizes", 108, _map(117, 118, "long"), optional=True),
@@ -74,14 +140,14 @@ def _data_file(name: str) -> Schema:
     )
 
 
-def _data_written() -> Schema:
+def _data_written(partition: StructType) -> Schema:
     return _record(
         f"{_PACKAGE}.DataWritten",
         _field("commit_id", 10300, _UUID_AGAIN),
         _field("table_reference", 10301, _table_reference()),
-        _field("data_files", 10302, _list(_data_file("org.apache.iceberg.GenericDataFile"), 10303), optional=True),
+        _field("data_files", 10302, _list(data_file_schema(_FILE, partition), 10303), optional=True),
         # chsink writes no deletes; they share the description of a data file
-        _field("delete_files", 10304, _list("org.apache.iceberg.GenericDataFile", 10305), optional=True),
+        _field("delete_files", 10304, _list(_FILE, 10305), optional=True),
         _field("chsink_unit", 19300, "string", optional=True),
         _field("chsink_table_uuid", 19301, "string", optional=True),
         _field("chsink_topic", 19302, "string", optional=True),
@@ -121,26 +187,34 @@ def _commit_to_table() -> Schema:
     )
 
 
-PAYLOADS: dict[int, Schema] = {
-    START_COMMIT: _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN)),
-    DATA_WRITTEN: _data_written(),
-    DATA_COMPLETE: _data_complete(),
-    COMMIT_TO_TABLE: _commit_to_table(),
-    COMMIT_COMPLETE: _record(
+def _commit_complete() -> Schema:
+    return _record(
         f"{_PACKAGE}.CommitComplete",
         _field("commit_id", 10000, _UUID_AGAIN),
         _field("valid_through_ts", 10001, _TIME, optional=True),
-    ),
-}
+    )
 
 
-def envelope(kind: int) -> Schema:
-    """The schema of an event whose payload is of this kind."""
+def _payload(kind: int, partition: StructType) -> Schema:
+    match kind:
+        case 0:
+            return _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN))
+        case 1:
+            return _data_written(partition)
+        case 2:
+            return _data_complete()
+        case 3:
+            return _commit_to_table()
+    return _commit_complete()
+
+
+def envelope(kind: int, partition: StructType = UNPARTITIONED) -> Schema:
+    """The schema of an event whose payload is of this kind.  ``partition`` is the type of its files' partition."""
     return _record(
         f"{_PACKAGE}.Event",
         _field("id", 10500, _UUID),
         _field("type", 10501, "int"),
         _field("timestamp", 10502, _TIME),
         _field("group_id", 10503, "string"),
-        _field("payload", 10504, PAYLOADS[kind]),
+        _field("payload", 10504, _payload(kind, partition)),
     )

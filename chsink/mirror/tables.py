@@ -1,8 +1,9 @@
 """One Iceberg table of the mirror: its chain in the catalog, and commits that require the head that was read.
 
 Rules:
-- A commit goes to the catalog with *our* requirements: the table's uuid, its head and its default spec are the ones
-  that were read.  pyiceberg's own commit retries on a new head by itself, so it is never used.
+- A commit goes to the catalog with *our* requirements: the table's uuid and its head are the ones that were read.
+  pyiceberg's own commit retries on a new head by itself, so it is never used.
+- Each file is named by a manifest of the partition spec that it was written for.
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
 - An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
   No file is deleted.
@@ -23,12 +24,10 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
@@ -36,8 +35,8 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import _FastAppendFiles
 
+from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, rows_until
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
@@ -108,7 +107,7 @@ def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table as it was read; a commit requires the same head, uuid and default spec."""
+    """A table as it was read; a commit requires the same head and uuid."""
 
     table: Table
     view: TableView
@@ -225,14 +224,7 @@ class MirrorTable:
         self, table: Table, files: Sequence[DataFile], attempt: uuid.UUID, summary: Mapping[str, str]
     ) -> tuple[TableUpdate, ...]:
         """Write manifest and manifest list; nothing refers to them before the catalog's commit."""
-        producer = _FastAppendFiles(
-            Operation.APPEND,
-            Transaction(table, autocommit=False),
-            table.io,
-            commit_uuid=attempt,
-            snapshot_properties=dict(summary),
-            branch=MAIN_BRANCH,
-        )
+        producer = AppendBySpec(table, attempt, summary)
         for file in files:
             producer.append_data_file(file)
         updates, _ = producer._commit()
@@ -243,7 +235,6 @@ class MirrorTable:
         required: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=read.view.head),  # type: ignore[call-arg] # by name
-            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),  # type: ignore[call-arg] # by name
         )
         try:
             self.catalog.commit_table(read.table, required, updates)
@@ -270,10 +261,9 @@ class MirrorTable:
         lineage, parent = self._lineage(table)
         # some clients keep the id of an expired parent, pyiceberg forgets it: then the named snapshot is gone too
         named = None if stored is None else stored.snapshot_id
+        specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
-        return TableView(
-            str(metadata.table_uuid), metadata.default_spec_id, lineage, cut, stored, self._origins(metadata.properties)
-        )
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, self._origins(metadata.properties))
 
     def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:
         found = {}

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -171,18 +171,18 @@ def _acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
 
 @dataclass(frozen=True)
 class MirrorTasks:
-    """:class:`chsink.batch.roles.Tasks` that hand over."""
+    """:class:`chsink.batch.roles.Tasks` that hand over.  ``feeds`` gives the tables as they were read last."""
 
-    feeds: Feeds
+    feeds: Callable[[], Feeds]
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Kafka's columns that the task needs itself, and those that tables or formats read."""
-        read = [name for works in self.feeds.tables.values() for work in works for name in work.columns.record_fields]
+        read = [name for works in self.feeds().tables.values() for work in works for name in work.columns.record_fields]
         return tuple(dict.fromkeys((*FIELDS, *read)))
 
     def body(self, assignments: Sequence[Share], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
         """See :class:`chsink.batch.roles.Tasks`."""
         spans = {a.topic_partition: Span(a.range, CHUNK_OFFSETS) for a in assignments}
         plan = ReadPlan(dict(planned), spans, MAX_CHUNK_BYTES)
-        return MirrorTask(self.feeds, plan, {a.topic_partition: a for a in assignments})
+        return MirrorTask(self.feeds(), plan, {a.topic_partition: a for a in assignments})

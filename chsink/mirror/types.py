@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, TimestamptzType
 
+from chsink.decode.codec import Mask
 from chsink.decode.fields import Field
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.readers import reader_of
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.mirror.codecs import beyond_calendar, codec_of
+from chsink.mirror.partitions import Partitioning
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue
 
@@ -64,14 +67,17 @@ class TableRows:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Decodes records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable."""
+    """Decodes records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable.  A record that the partition
+    spec refuses does not fit.
+    """
 
     schema: Schema
     format: FormatSettings = JSON
     keys: KeyColumns | None = None
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
 
     def __reduce__(self) -> tuple[object, ...]:
-        return TableColumns, (self.schema, self.format, self.keys)
+        return TableColumns, (self.schema, self.format, self.keys, self.spec)
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -108,7 +114,14 @@ class TableColumns:
         arrays = [_cast(columns[f.name], kind.type) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
         rows = pa.array(np.arange(records.num_rows)) if found.rows is None else found.rows
-        return self._timely(TableRows(table, rows, found.bad))
+        decoded = self._timely(TableRows(table, rows, found.bad))
+        for check in self._partitioning.checks:
+            decoded = _without(decoded, check.refused(decoded.batch), check.column, check.reason)
+        return decoded
+
+    @cached_property
+    def _partitioning(self) -> Partitioning:
+        return Partitioning(self.spec, self.schema)
 
     def _timely(self, decoded: TableRows) -> TableRows:
         """Drop the records whose Kafka timestamp, which a producer may choose, is outside the years 1 to 9999."""
@@ -116,12 +129,17 @@ class TableColumns:
         if name not in self._metadata:
             return decoded
         wrong = beyond_calendar(decoded.batch.column(name).combine_chunks())
-        if not wrong.any():
-            return decoded
-        keep = pa.array(~wrong)
-        late = decoded.rows.filter(pa.array(wrong)).to_pylist()
-        bad = [*decoded.bad, *(BadValue(row, name, f"out of range for {TimestamptzType()}") for row in late)]
-        return TableRows(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
+        return _without(decoded, wrong, name, f"out of range for {TimestamptzType()}")
+
+
+def _without(decoded: TableRows, wrong: Mask, column: str, reason: str) -> TableRows:
+    """The rows but those that are wrong, which are bad for this reason."""
+    if not wrong.any():
+        return decoded
+    keep = pa.array(~wrong)
+    late = decoded.rows.filter(pa.array(wrong)).to_pylist()
+    bad = [*decoded.bad, *(BadValue(row, column, reason) for row in late)]
+    return TableRows(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
 
 
 _NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}

@@ -171,7 +171,8 @@ class Worker:
         )
 
     def _events(self, work: TableWork, tag: UnitTag, written: Written) -> list[bytes]:
-        groups = split([entry_of(file, tag.spec_id) for file in written.files])
+        partition = work.metadata.spec().partition_type(work.metadata.schema())
+        groups = split([entry_of(file, tag.spec_id, partition) for file in written.files], partition)
         tag = replace(tag, parts=len(groups))
         return [
             encode(
@@ -179,7 +180,7 @@ class Worker:
                     uuid.uuid4(),
                     datetime.now(UTC),
                     self.names.group,
-                    DataWritten(NO_COMMIT, work.reference, group, replace(tag, part=number)),
+                    DataWritten(NO_COMMIT, work.reference, group, replace(tag, part=number), partition),
                 )
             )
             for number, group in enumerate(groups)

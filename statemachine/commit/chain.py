@@ -89,12 +89,12 @@ class TableView:
     """What one reading of the catalog says of a table.
 
     ``lineage`` is newest first and may end at the newest own snapshot.  ``cut`` says that an older snapshot of it may
-    have expired.  ``spec_id`` is the table's default partition spec.  ``origins`` are links that were stored by
+    have expired.  ``specs`` are the ids of the table's partition specs.  ``origins`` are links that were stored by
     themselves.
     """
 
     uuid: str
-    spec_id: int
+    specs: frozenset[int]
     lineage: tuple[Snapshot, ...] = ()
     cut: bool = False
     stored: Chain | None = None

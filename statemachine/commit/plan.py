@@ -30,11 +30,11 @@ class UnitFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """One unit as a rule sees it: against the table's uuid, its present spec and its link."""
+    """One unit as a rule sees it: against the table's uuid, its partition specs and its link."""
 
     unit: Unit
     table_uuid: str
-    table_spec: int
+    table_specs: frozenset[int]
     link: Link | None
 
     @property
@@ -91,11 +91,11 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
         "wait for its other parts",
     ),
     Rule(
-        "SPEC_CHANGED",
-        "it has files, written for another partition spec than the table's present one",
-        lambda x: bool(x.unit.files) and x.unit.head.spec_id != x.table_spec,
-        CommitHalt.SPEC_CHANGED,
-        "halt: the catalog would file them under the wrong spec",
+        "SPEC_GONE",
+        "it has files, written for a partition spec that the table no longer has",
+        lambda x: bool(x.unit.files) and x.unit.head.spec_id not in x.table_specs,
+        UnitFate.DROP,
+        "drop: no manifest can name them; the range is read again",
     ),
     Rule("NEXT", "`a = until`", lambda _: True, UnitFate.TAKE, "take: `until` becomes `b`"),
 )
@@ -144,7 +144,7 @@ def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePl
     dropped: list[tuple[str, Unit]] = []
     for unit in sorted(units, key=lambda u: (u.head.tp, *u.order)):
         tp = unit.head.tp
-        rule = first(UNITS, Eligibility(unit, view.uuid, view.spec_id, links.get(tp)))
+        rule = first(UNITS, Eligibility(unit, view.uuid, view.specs, links.get(tp)))
         match rule.verdict:
             case CommitHalt() as halt:
                 return TablePlan(links=chain.links, halt=halt, because=rule.name)

@@ -11,7 +11,7 @@ from tests.mirror_model.worlds import WORLDS
 
 NOT_HERE = {
     "unit OTHER_TABLE": "no table is dropped here",
-    "unit SPEC_CHANGED": "no table has a partition spec here",
+    "unit SPEC_GONE": "no table has a partition spec here",
     "unit NO_LINK": "no table loses its property and all of its snapshots here",
     "start TABLE_UNKNOWN": "the same",
     "start ROWS_FOUND": "the same",

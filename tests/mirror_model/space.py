@@ -157,7 +157,9 @@ def view_of(table: Table) -> TableView:
         lineage.append(Snapshot(at.number, at.number, chain))
         parent = at.parent
         at = table.at(parent)
-    return TableView("uuid", 0, tuple(lineage), parent is not None, chain_of(table.prop) if table.prop else None)
+    return TableView(
+        "uuid", frozenset({0}), tuple(lineage), parent is not None, chain_of(table.prop) if table.prop else None
+    )
 
 
 def of_life(records: int, life: int) -> int:

@@ -15,9 +15,10 @@ from uuid import UUID
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
-    AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
@@ -43,6 +44,7 @@ class Snap:
     added: tuple[int, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     manifest: str = ""
+    unknown_specs: frozenset[int] = frozenset()
 
     @property
     def summary(self) -> Any:
@@ -60,6 +62,19 @@ class Metadata:
     head: int | None = None
     sequence: int = 0
     default_spec_id: int = 0
+    spec_ids: tuple[int, ...] = (0,)
+
+    def specs(self) -> dict[int, None]:
+        """As pyiceberg has it: by id."""
+        return dict.fromkeys(self.spec_ids)
+
+    def spec(self) -> PartitionSpec:
+        """As pyiceberg has it; the values of a partition do not count here."""
+        return PartitionSpec(spec_id=self.default_spec_id)
+
+    def schema(self) -> Schema:
+        """As pyiceberg has it."""
+        return Schema()
 
     def snapshot_by_id(self, number: int) -> Snap | None:
         """As pyiceberg has it."""
@@ -198,6 +213,13 @@ class SimCatalog:
         self.tables[name] = replace(at, head=snap.parent_snapshot_id)
         return True
 
+    def change_spec(self, name: str, *, forget: bool) -> None:
+        """Another partition spec.  ``forget``: also remove the specs before it, as clients do that no manifest needs."""
+        at = self.tables[name]
+        new = at.default_spec_id + 1
+        kept = () if forget else at.spec_ids
+        self.tables[name] = replace(at, default_spec_id=new, spec_ids=(*kept, new))
+
     def recreate(self, name: str) -> None:
         """Drop the table and create it again."""
         self.tables[name] = self._new()
@@ -209,8 +231,6 @@ def _holds(requirement: Any, metadata: Metadata) -> bool:
             return str(requirement.uuid) == metadata.table_uuid
         case AssertRefSnapshotId():
             return bool(requirement.snapshot_id == metadata.head)
-        case AssertDefaultSpecId():
-            return bool(requirement.default_spec_id == metadata.default_spec_id)
         case _:
             raise TypeError(requirement)
 
@@ -237,13 +257,14 @@ class SimMirrorTable(MirrorTable):
         catalog, metadata = cast("SimCatalog", self.catalog), table.metadata
         # a snapshot may refer to deleted files; files that it names are no longer taken for orphans
         added = tuple(uid for file in files for uid in catalog.files.get(file.file_path, ()))
+        unknown = frozenset(file.spec_id for file in files) - set(metadata.spec_ids)
         catalog.hub.pause()
         if catalog.hub.fault("manifests not written", 0.01):
             raise OSError("no space")
         number, manifest = next(catalog.made), f"{self.identifier}/{attempt}"
         catalog.manifests[manifest] = (number, added)
         held = metadata.held | frozenset(added)
-        snap = Snap(number, metadata.sequence + 1, metadata.head, held, added, summary, manifest)
+        snap = Snap(number, metadata.sequence + 1, metadata.head, held, added, summary, manifest, unknown)
         return (AddSnapshotUpdate.model_construct(snapshot=snap),)
 
 

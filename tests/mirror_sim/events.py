@@ -178,6 +178,15 @@ def _roll_back(world: World) -> None:
         world.reasons.add("rolled back")
 
 
+@event("partition spec changed", 0.1)
+def _change_spec(world: World) -> None:
+    """The specs before it go where nobody keeps them: then no manifest can name what was written for them."""
+    forget = world.hub.random.random() < 0.5
+    world.catalog.change_spec(_table(world), forget=forget)
+    if forget:
+        world.reasons.add("partition spec removed")
+
+
 @event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
     world.catalog.recreate(_table(world))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.exceptions import NoSuchTableError
 
 from chsink.errors import ChsinkError
 from chsink.mirror.coordination import Coordination
@@ -106,10 +110,27 @@ def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
 def open_lander(world: World, beside: Coordination) -> MirrorLander:
     """With topics and tables as they are now."""
     ids = world.kafka.topic_ids(world.routes)
+    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, _tables(world), world.kafka)
+    return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world))
+
+
+def _renewed(world: World, feeds: Feeds) -> Feeds:
+    """As :meth:`chsink.mirror.opening.OpenMirror.renewed`, whose tables come from a configuration."""
+    try:
+        now = _tables(world)
+    except (OSError, NoSuchTableError):
+        return feeds
+    before = {work.table: work for works in feeds.tables.values() for work in works}
+    return replace(feeds, tables={t: tuple(_same(before[w.table], w) for w in now[t]) for t in now})
+
+
+def _same(before: TableWork, now: TableWork) -> TableWork:
+    return now if now.metadata.table_uuid == before.metadata.table_uuid else before
+
+
+def _tables(world: World) -> dict[str, tuple[TableWork, ...]]:
     works = {name: _work(world, name) for name in world.catalog.tables}
-    tables = {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
-    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, tables, world.kafka)
-    return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub))
+    return {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
 
 
 def _work(world: World, name: str) -> TableWork:

@@ -25,6 +25,7 @@ INVARIANTS = (
     "nothing_forgotten",
     "repair_justified",
     "snapshot_has_files",
+    "specs_are_known",
     "valid_through",
     "what_is_said_is_so",
     "halt_justified",
@@ -37,6 +38,7 @@ EVENT_FAULTS = {
     *GROUP_FAULTS,
     *("control topic lost", "control topic truncated", "control group set forward"),
     *("two drivers", "table commit late", "property lost", "files deleted", "table recreated"),
+    "partition spec removed",
 }
 """Faults after which a range may have to be read again."""
 
@@ -54,6 +56,8 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
             raise Violation("snapshot_has_files", f"{name}: snapshot {snap.snapshot_id} has none")
         parent = before.snaps.get(snap.parent_snapshot_id or 0)
         base = before.held if parent is None else parent.held
+        if snap.unknown_specs:
+            raise Violation("specs_are_known", f"{name}: manifests of the specs {sorted(snap.unknown_specs)}")
         doubled = sorted(uid for uid in snap.added if uid in base or snap.added.count(uid) > 1)
         if doubled:
             raise Violation("at_most_once", f"{name}: {doubled} landed again")
@@ -129,7 +133,13 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
 
 
 def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
-    if world.reasons & {"control topic lost", "control group set forward", "files deleted", *STALE}:
+    if world.reasons & {
+        "control topic lost",
+        "control group set forward",
+        "files deleted",
+        "partition spec removed",
+        *STALE,
+    }:
         return  # the offset may be that of another topic, a property may have been set back, a file may be gone
     references = {(r.namespace, r.name): name for name in world.catalog.tables for r in [reference(name)]}
     for payload in world.broker.payloads(tp.partition, offset):

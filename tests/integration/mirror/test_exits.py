@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
@@ -251,28 +250,6 @@ def test_a_table_that_was_made_again_while_the_mirror_ran(make_bench: MakeBench)
     later = bench.coordinator()
     bench.rounds(later, 2)
     exactly_once(bench)
-
-
-@pytest.mark.exit_of("MIRROR_SPEC_CHANGED")
-def test_a_table_whose_partition_spec_was_changed(make_bench: MakeBench) -> None:
-    """⚑ Files of both specs are pending; those of the other one are written again."""
-    bench = make_bench()
-    coordinator = bench.coordinator()
-    land(bench, coordinator, 1)
-    with table(bench).update_spec() as spec:
-        spec.add_field("id", IdentityTransform(), "by_id")
-    bench.started = bench.feeds()
-    bench.hand_over(*bench.produce([2]))
-    halted(bench, halts.MIRROR_SPEC_CHANGED, lambda: bench.round(coordinator))
-    with table(bench).update_spec() as spec:
-        spec.remove_field("by_id")
-    later = bench.coordinator()
-    bench.rounds(later, 2)
-    land(bench, later, 3)
-    exactly_once(bench)
-    assert {row["partition"] and row["partition"].get("by_id") for row in table(bench).inspect.files().to_pylist()} == {
-        None
-    }
 
 
 def test_the_command_that_messages_name(make_bench: MakeBench) -> None:

@@ -13,7 +13,7 @@ import structlog
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
 from chsink.mirror.coordinator import Coordinator
-from chsink.mirror.known_tables import Hole, Identity
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.task import Feeds, Share
 from chsink.spark.folder import SparkFolder
@@ -128,10 +128,7 @@ def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSes
     query = Query(bench, spark, tmp_path / "checkpoint")
     coordinator = query.coordinator()
     bench.produce(range(30))
-    metadata = bench.work("orders").metadata
-    hole = Hole(
-        "shop.orders", bench.tp(), OffsetRange(1, 3), Identity(str(metadata.table_uuid), metadata.default_spec_id)
-    )
+    hole = Hole("shop.orders", bench.tp(), OffsetRange(1, 3), str(bench.work("orders").metadata.table_uuid))
     with ThreadPoolExecutor(1) as pool:
         batches = pool.submit(query.run, 2)
         eventually("second batch", lambda: (bench.group_at() or 0) >= 4)

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import parse_transform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
 
 from chsink.errors import UnavailableError, preflight
@@ -26,7 +26,7 @@ from chsink.statemachine.ranges import TopicPartition
 Open = Callable[[], Catalog]
 FLAT = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
 NESTED = Schema(NestedField(1, "tags", ListType(2, StringType(), element_required=False)))
-BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "by_name"))
+UNKNOWN = PartitionSpec(PartitionField(2, 1000, parse_transform("zorder[2]"), "by_name"))
 SETTINGS = Settings(4, 3, 3, "delete", KEPT_MS, -1, 1_048_588)
 
 
@@ -42,7 +42,7 @@ def test_a_table_that_the_mirror_can_write(open_catalog: Open) -> None:
 @pytest.mark.parametrize(
     ("made", "entry", "words"),
     [
-        ({"partition_spec": BY_NAME}, preflight.MIRROR_TABLE_PARTITIONED, "by_name"),
+        ({"partition_spec": UNKNOWN}, preflight.MIRROR_TABLE_PARTITIONED, "by_name: unknown transform"),
         ({"properties": {"format-version": "1"}}, preflight.MIRROR_TABLE_VERSION, "version 1"),
         ({"properties": {"write.format.default": "orc"}}, preflight.MIRROR_TABLE_FORMAT, "orc"),
         ({"properties": {"write.format.default": "avro"}}, preflight.MIRROR_TABLE_FORMAT, "avro"),

@@ -12,7 +12,7 @@ import pytest
 from chsink.errors import HaltError
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, FileEntry, TableReference, UnitTag
-from chsink.mirror.known_tables import Hole, Identity
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -27,8 +27,6 @@ FILE = cast("FileEntry", {"file_path": f"file:/lake/{TAG.file_id}.parquet"})
         (TAG, (), True),
         (replace(TAG, table_uuid="before"), (FILE,), False),
         (replace(TAG, table_uuid="before"), (), False),
-        (replace(TAG, spec_id=1), (FILE,), False),
-        (replace(TAG, spec_id=1), (), True),
         (replace(TAG, topic_id="other"), (), False),
         (None, (FILE,), False),
     ],
@@ -41,28 +39,40 @@ def test_what_was_written_for_another_table_or_topic_is_ignored(
     """
     coordinator: Any = SimpleNamespace(
         _beginnings=SimpleNamespace(topic_ids={"orders": "id"}),
-        tables=SimpleNamespace(identities={"a": Identity("now", 0)}),
+        tables=SimpleNamespace(uuids={"a": "now"}),
         log=SimpleNamespace(warning=lambda *_, **__: None),
     )
     written = DataWritten(UUID(int=1), TableReference("lake", ("db",), "a"), files, tag)
     assert Coordinator._fits(coordinator, written, "a") is fits
 
 
-@pytest.mark.parametrize(
-    ("identity", "name"),
-    [(Identity("before", 0), "MIRROR_TABLE_RECREATED"), (Identity("now", 1), "MIRROR_SPEC_CHANGED")],
-)
-def test_nothing_is_read_again_for_a_table_that_is_another_now(identity: Identity, name: str) -> None:
+def test_nothing_is_read_again_for_a_table_that_is_another_now() -> None:
     """⚑ The files would be ignored, so the range would be read again for ever."""
-    metadata = SimpleNamespace(table_uuid="now", default_spec_id=0)
+    metadata = SimpleNamespace(table_uuid="now")
     feeds = SimpleNamespace(table=lambda *_: SimpleNamespace(metadata=metadata), check_held=lambda *_: None)
     read = list[object]()
     reads = SimpleNamespace(from_kafka=read.append)
-    lander: Any = SimpleNamespace(feeds=feeds, _reads=reads, _confirmed=lambda *_: None)
+    lander: Any = SimpleNamespace(feeds=feeds, _reads=reads, _confirmed=lambda *_: None, _renewed=lambda feeds: feeds)
     lander._check_written_for = lambda hole: MirrorLander._check_written_for(lander, hole)
     tp = TopicPartition("orders", 3)
     with pytest.raises(HaltError) as halted:
-        MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), identity))
-    assert halted.value.name == name and not read
-    MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), Identity("now", 0)))
+        MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), "before"))
+    assert halted.value.name == "MIRROR_TABLE_RECREATED" and not read
+    MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), "now"))
     assert len(read) == 1
+
+
+def test_what_is_read_again_is_written_for_the_table_as_it_is() -> None:
+    """⚑ Files of a partition spec that is gone would be dropped, and the range read again for ever."""
+
+    def feeds(spec: int) -> Any:
+        work = SimpleNamespace(metadata=SimpleNamespace(table_uuid="now", default_spec_id=spec))
+        return SimpleNamespace(table=lambda *_: work, check_held=lambda *_: None)
+
+    reads = SimpleNamespace(from_kafka=lambda shares: shares)
+    lander: Any = SimpleNamespace(
+        feeds=feeds(0), _reads=reads, _confirmed=lambda *_: None, _renewed=lambda _: feeds(1),
+        _check_written_for=lambda _: None,
+    )  # fmt: skip
+    MirrorLander.reread(lander, Hole("a", TopicPartition("orders", 3), OffsetRange(10, 20), "now"))
+    assert lander.feeds.table().metadata.default_spec_id == 1

@@ -16,12 +16,12 @@ from chsink.mirror.types import TableColumns
 CHECKOUT = Path(__file__).parents[3]
 PAGE = (CHECKOUT / "docs" / "mirror.md").read_text(encoding="utf-8")
 ROWS = [re.split(r" \| ", line.strip("| ")) for line in PAGE.splitlines() if re.match(r"\| [A-Z]+-\d+ \|", line)]
-FIRST = {
-    "W": (1, 2, 4, 6, 7, 8, 9),
+BUILT = {
+    "W": (1, 2, 3, 4, 6, 7, 8, 9),
     "T": (1, 2, 5, 6, 7, 8, 10),
     "E": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11),
     "C": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13),
-    "K": (1, 2, 3, 4, 5, 6, 8, 9, 11),
+    "K": (1, 2, 3, 4, 5, 6, 7, 8, 9, 11),
     "V": (1, 2),
     "I": (1, 2, 3, 4, 5),
     "R": (1, 2, 3, 4, 5, 6, 7, 8, 9),
@@ -31,14 +31,14 @@ FIRST = {
     "P": (1, 2, 5, 6),
     "O": (1, 6),
 }
-"""The numbers of the first version."""
+"""The numbers of what is built."""
 OPEN: set[str] = set()
 """What is not shown yet.  A row leaves this list with its test."""
 
 
 def test_every_requirement_has_a_row() -> None:
-    assert [row[0] for row in ROWS] == [f"{letter}-{number}" for letter, numbers in FIRST.items() for number in numbers]
-    assert len(ROWS) == 78
+    assert [row[0] for row in ROWS] == [f"{letter}-{number}" for letter, numbers in BUILT.items() for number in numbers]
+    assert len(ROWS) == 80
 
 
 def test_every_row_names_its_tests_or_is_open() -> None:

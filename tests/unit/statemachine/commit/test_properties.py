@@ -13,7 +13,7 @@ from chsink.statemachine.commit.units import Head, Position, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TPS = [TopicPartition("t", n) for n in range(2)]
-VIEW = TableView("u", 0)
+VIEW = TableView("u", frozenset({0}))
 small = st.integers(0, 9)
 ranges = st.tuples(small, small).map(lambda p: OffsetRange(min(p), max(p)))
 
@@ -134,7 +134,7 @@ def test_a_chain_is_only_read_where_its_snapshot_may_be(own: list[bool], names: 
         Snapshot(n, n, Chain({TPS[0]: Link("id", 0, n)}) if mine else None) for n, mine in enumerate(own, 1)
     )[::-1]
     held = Chain({TPS[0]: Link("id", 0, names)}, snapshot_id=names or None, sequence=names) if stored else None
-    reading = read_chain(TableView("u", 0, lineage, cut, held))
+    reading = read_chain(TableView("u", frozenset({0}), lineage, cut, held))
     if reading.halt is None and reading.chain is not None:
         newest = max((s.sequence for s in lineage if s.chain), default=0)
         assert reading.chain.links[TPS[0]].until >= newest

@@ -20,7 +20,7 @@ def chain(until: int, snapshot: int | None, sequence: int, topic_id: str = "id")
 
 
 def view(*lineage: Snapshot, stored: Chain | None = None, cut: bool = False) -> TableView:
-    return TableView("u", 0, lineage, cut, stored)
+    return TableView("u", frozenset({0}), lineage, cut, stored)
 
 
 FIRST, SECOND = Snapshot(1, 1, chain(5, None, 0)), Snapshot(2, 2, chain(9, None, 0))

@@ -68,7 +68,7 @@ def unit(
 
 
 def view(*lineage: Snapshot, cut: bool = False, stored: Chain | None = HELD) -> TableView:
-    return TableView("u", 0, lineage, cut, stored)
+    return TableView("u", frozenset({0}), lineage, cut, stored)
 
 
 def test_the_page_is_what_the_code_says() -> None:
@@ -206,12 +206,20 @@ def test_a_unit_without_files_moves_the_chain_and_nothing_else() -> None:
         (unit(5, 6, uuid="other"), CommitHalt.TABLE_RECREATED),
         (unit(5, 6, tp=OTHER), CommitHalt.CHAIN_MISSING),
         (unit(5, 6, topic_id="other"), CommitHalt.TOPIC_RECREATED),
-        (unit(5, 6, spec=1), CommitHalt.SPEC_CHANGED),
     ],
 )
 def test_what_belongs_to_something_else_halts_the_table(case: Unit, halt: CommitHalt) -> None:
     plan = plan_commit(view(), HELD, [unit(5, 5), case])
     assert plan.halt is halt and plan.kind is Kind.NOTHING and plan.links == HELD.links
+
+
+def test_a_unit_of_a_partition_spec_that_is_gone_is_read_again() -> None:
+    """⚑ No manifest can name its files: a reader would not find the spec."""
+    plan = plan_commit(view(), HELD, [unit(5, 6, spec=1)])
+    assert [(why, u.range) for why, u in plan.dropped] == [("SPEC_GONE", OffsetRange(5, 6))]
+    assert plan.kind is Kind.NOTHING and plan.links == HELD.links
+    both = replace(view(), specs=frozenset({0, 1}))
+    assert len(plan_commit(both, HELD, [unit(5, 6, spec=1), unit(6, 7)]).taken) == 2
 
 
 def test_a_unit_without_files_is_of_no_spec() -> None:

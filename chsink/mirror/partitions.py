@@ -1,0 +1,175 @@
+"""Rows of a table by partition value: each data file holds the rows of one value of the table's partition spec.
+
+Rules:
+- Values are those of Iceberg's own transforms.  A value that a transform cannot represent makes a bad record: no file
+  could hold it so that a filter finds it.
+- ``-0.0`` and ``0.0`` are two values, and all NaN are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from math import isnan, nan
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType, NestedField, UUIDType
+
+from chsink.decode.codec import Mask
+
+MAX_FOLDER_BYTES = 200
+"""The longest name of a folder that is made of a partition value; most file systems allow 255."""
+
+
+def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
+    """The fields of a spec by which the mirror cannot split rows, each with the reason."""
+    columns = {field.field_id: field.field_type for field in schema.fields}
+    found = []
+    for field in spec.fields:
+        if isinstance(field.transform, UnknownTransform):
+            found.append(f"{field.name}: unknown transform {field.transform}")
+        elif field.source_id not in columns:
+            found.append(f"{field.name}: its source is not a column of the table, or lies inside one")
+        elif isinstance(field.transform, IdentityTransform) and isinstance(columns[field.source_id], UUIDType):
+            found.append(f"{field.name}: identity of a uuid, whose rows pyiceberg does not find")
+    return tuple(found)
+
+
+class Part(NamedTuple):
+    """The rows of one partition value.  ``key`` tells values apart, ``values`` are those of a manifest, by field."""
+
+    key: tuple[str, ...]
+    values: tuple[Any, ...]
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """Splits tables of ``schema`` by ``spec``."""
+
+    spec: PartitionSpec
+    schema: Schema
+
+    def split(self, rows: pa.Table) -> Iterator[Part]:
+        """The rows of each partition value, in their order."""
+        if not self._columns or not rows.num_rows:
+            yield Part((), (), rows)
+            return
+        columns = [column.of(rows) for column in self._columns]
+        codes = np.zeros(rows.num_rows, dtype=np.int64)
+        for column in columns:  # each step numbers the combinations anew, so that no product of counts overflows
+            codes = codes * len(column.dictionary) + column.indices.to_numpy()
+            codes = np.unique(codes, return_inverse=True)[1]
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
+        ordered = rows if len(starts) == 1 else rows.take(pa.array(order))
+        firsts = pa.array(order[starts])
+        values = [column.dictionary.take(column.indices.take(firsts)).to_pylist() for column in columns]
+        for number, (start, end) in enumerate(pairwise([*starts, rows.num_rows])):
+            mine = tuple(c.value(v[number]) for c, v in zip(self._columns, values, strict=True))
+            yield Part(tuple(map(repr, mine)), mine, ordered.slice(start, end - start))
+
+    @property
+    def checks(self) -> tuple[PartitionColumn, ...]:
+        """The fields of the spec that refuse values."""
+        return tuple(column for column in self._columns if isinstance(column.field.transform, TruncateTransform))
+
+    def folder(self, values: tuple[Any, ...]) -> PartitionKey | None:
+        """The key that makes the folders of a location; None if there are none, or one has a name too long."""
+        if not values:
+            return None
+        fields = [PartitionFieldValue(f, v) for f, v in zip(self.spec.fields, values, strict=True)]
+        key = _Folder(fields, self.spec, self.schema)
+        long = any(len(name.encode()) > MAX_FOLDER_BYTES for name in key.to_path().split("/"))
+        return None if long else key
+
+    @cached_property
+    def _columns(self) -> tuple[PartitionColumn, ...]:
+        positions = {field.field_id: i for i, field in enumerate(self.schema.fields)}
+        return tuple(
+            PartitionColumn(field, self.schema.fields[positions[field.source_id]], positions[field.source_id])
+            for field in self.spec.fields
+        )
+
+
+@dataclass(frozen=True)
+class _Folder(PartitionKey):
+    """A key whose values are transformed already."""
+
+    @cached_property
+    def partition(self) -> Record:
+        """The values as a manifest has them."""
+        return Record(*(each.value for each in self.field_values))
+
+
+@dataclass(frozen=True)
+class PartitionColumn:
+    """One field of a spec, and the table's column that it is made from."""
+
+    field: PartitionField
+    source: NestedField
+    position: int
+
+    @property
+    def column(self) -> str:
+        """The name of the table's column."""
+        return self.source.name
+
+    @property
+    def reason(self) -> str:
+        """Why a value is refused."""
+        return f"out of range for partition field {self.field.name!r}"
+
+    def of(self, rows: pa.Table) -> pa.DictionaryArray:
+        """The field's value of each row."""
+        values = self._transformed(storage_of(rows.column(self.position)))
+        return _plain(values).dictionary_encode(null_encoding="encode")
+
+    def _transformed(self, array: pa.Array) -> pa.Array:
+        return self.field.transform.pyarrow_transform(self.source.field_type)(array)
+
+    def refused(self, rows: pa.Table) -> Mask:
+        """A mask of the rows that truncation would take below the least value of their type."""
+        array, kind = storage_of(rows.column(self.position)), self.source.field_type
+        if not _counts(array.type):
+            return np.zeros(rows.num_rows, dtype=bool)
+        truncated = self._transformed(array)
+        if isinstance(kind, DecimalType):
+            least = Decimal((1, (9,) * kind.precision, -kind.scale))
+            wrong = pc.less(truncated, pa.scalar(least, array.type))
+        else:
+            wrong = pc.greater(truncated, array)  # it wrapped around
+        mask: Mask = np.asarray(wrong.fill_null(fill_value=False))
+        return mask
+
+    def value(self, plain: Any) -> Any:
+        """A value as pyiceberg keeps it in a manifest: dates and times are numbers."""
+        return nan if isinstance(plain, float) and isnan(plain) else plain
+
+
+def _counts(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def storage_of(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array of its storage type."""
+    array = column.combine_chunks()
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Dates and times as numbers."""
+    kind = array.type
+    if pa.types.is_date32(kind):
+        return array.view(pa.int32())
+    return array.view(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time(kind) else array
