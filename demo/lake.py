@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
@@ -51,13 +53,21 @@ class Lake:
         self._catalog.create_namespace(NAMESPACE)
 
     def create(self, topic: str, columns: Mapping[str, str]) -> Compared:
-        """A topic's table for columns with these ClickHouse types.  A column with a dot in its name is left out."""
+        """A topic's table for columns with these ClickHouse types, partitioned by a hash of the first that is text.  A
+        column with a dot in its name is left out.
+        """
         kept = {name: kind for name, kind in columns.items() if "." not in name}
         types = {**{name: _type(kind) for name, kind in kept.items()}, **_METADATA}
         fields = [NestedField(number, name, kind) for number, (name, kind) in enumerate(types.items(), 1)]
-        self._catalog.create_table(f"{NAMESPACE}.{topic}", Schema(*fields))
+        text = next(field for field in fields if field.field_type == StringType())
+        spec = PartitionSpec(PartitionField(text.field_id, 1000, BucketTransform(4), f"{text.name}_bucket"))
+        self._catalog.create_table(f"{NAMESPACE}.{topic}", Schema(*fields), partition_spec=spec)
         compared = {name: "String" if _type(kind) == StringType() else kind for name, kind in kept.items()}
         return Compared(topic, f"{NAMESPACE}.{topic}", compared)
+
+    def partitions(self, table: str) -> int:
+        """How many partition values the table has."""
+        return len(self._catalog.load_table(table).inspect.partitions())
 
     def snapshots(self, table: str) -> int:
         """How many the table has."""

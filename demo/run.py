@@ -297,7 +297,9 @@ conf = {{ "spark.ui.enabled" = "false" }}
         verdict, mirrored = check(self.bootstrap, [shards, Side(self.iceberg, self.lake.landed)])
         snapshots = sum(self.lake.snapshots(item.table) for item in self.iceberg)
         say(f"{'exactly once' if verdict.exactly_once else 'NOT exactly once'}: {verdict}")
-        say(f"mirror{'' if mirrored.exactly_once else ', NOT exactly once'}: {mirrored} snapshots={snapshots}")
+        partitions = sum(self.lake.partitions(item.table) for item in self.iceberg)
+        counts = f"snapshots={snapshots} partitions={partitions}"
+        say(f"mirror{'' if mirrored.exactly_once else ', NOT exactly once'}: {mirrored} {counts}")
         return 0 if verdict.exactly_once and mirrored.exactly_once else 1
 
 
