@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_owner, print_table
-from chsink.config import Config
-
-if TYPE_CHECKING:
-    from chsink.connect import Services
-    from chsink.statemachine.ranges import TopicPartition
-    from chsink.statemachine.records import StateKey, StateRecord
-
-Log = tuple[int, int]
-"""First offset and next offset of a partition's log."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatus:
-    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
-    and ``dead_letters`` count the records of this incarnation without a row, ``unknown_fields`` by name the sampled
-    records that have a field without a column.
-    """
-
-    topic: str
-    partition: int
-    table: str
-    phase: str
-    start: int
-    end: int
-    age_s: float | None
-    lag: int | None
-    skipped: int
-    dead_letters: int
-    epoch: int
-    incarnation: int
-    unknown_fields: dict[str, int]
-
+from chsink.status.model import PartitionStatus
 
 SHOWN = tuple(name for name in PartitionStatus.__dataclass_fields__ if name != "unknown_fields")
 """The columns of the table."""
@@ -82,29 +47,34 @@ def status(
     line for each table; with --json, one JSON object per line.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = load_config(config, assignments)
+    from chsink.status.reader import read_status
+
     if watching:
         from chsink.cli.watch import watch
 
         watch(lambda: read_status(loaded), every, as_json=as_json)
         return
     found = read_status(loaded)
-    if found["lag_unknown"]:
-        typer.echo(f"warning: the lag is not known: {found['lag_unknown']}", err=True)
+    if found.lag_unknown:
+        typer.echo(f"warning: the lag is not known: {found.lag_unknown}", err=True)
     if as_json:
-        print_json(found)
+        print_json(found.as_dict())
         return
-    print_owner(f"sink {found['sink']}", found["owner"])
-    rows = [[str(p[name]) if p[name] is not None else "-" for name in SHOWN] for p in found["partitions"]]
-    print_table(list(SHOWN), rows)
-    for line in _unknown_lines(found["partitions"]):
+    print_owner(f"sink {found.sink}", found.owner)
+    print_table(SHOWN, [[_cell(getattr(p, name)) for name in SHOWN] for p in found.partitions])
+    for line in _unknown_lines(found.partitions):
         typer.echo(line)
 
 
-def _unknown_lines(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _unknown_lines(partitions: Iterable[PartitionStatus]) -> Iterator[str]:
     """One line for each topic and table whose records have fields without a column, the most frequent field first."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for partition in partitions:
-        counts.setdefault((partition["topic"], partition["table"]), Counter()).update(partition["unknown_fields"])
+        counts.setdefault((partition.topic, partition.table), Counter()).update(partition.unknown_fields)
     for (topic, table), found in counts.items():
         if found:
             fields = ", ".join(f"{_shown(name)} ({count})" for name, count in found.most_common())
@@ -114,83 +84,3 @@ def _unknown_lines(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _shown(name: str) -> str:
     """A field's name, safe to print: it may contain control characters of a terminal."""
     return name if name and name.isprintable() else ascii(name)
-
-
-def read_status(config: Config) -> dict[str, Any]:
-    """The status as one JSON object; ``lag_unknown`` says why there is no lag, None where there is."""
-    from chsink.batch.ledger import read_sink
-    from chsink.connect import connected
-    from chsink.observe.logs import configure
-
-    configure(config.observe.log_format, "error")
-    with connected(config) as services:
-        owner, records = read_sink(services.store, config.sink.name)
-        logs, lag_unknown = _logs(services, {k.topic_partition for k in records})
-    now = time.time()
-    partitions = [
-        PartitionStatus(
-            key.topic,
-            key.partition,
-            key.table,
-            str(record.phase),
-            record.start,
-            record.end,
-            round(now - record.seen.before_at / 1000, 1) if record.seen.before_at else None,
-            _lag(record, logs.get(key.topic_partition), config.kafka.starting_offsets),
-            record.tally.skipped,
-            record.tally.dead_letters,
-            record.epoch,
-            record.life.incarnation,
-            dict(record.tally.unknown),
-        )
-        for key, record in sorted(records.items())
-    ]
-    since = (
-        None if owner is None else datetime.fromtimestamp(owner.claimed_at / 1000, UTC).isoformat(timespec="seconds")
-    )
-    return {
-        "sink": config.sink.name,
-        "owner": None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": since},
-        "partitions": [asdict(p) for p in partitions],
-        "in_doubt": sum(p.phase == "BEFORE" for p in partitions),
-        "lag": None if lag_unknown else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, config),
-        "lag_unknown": lag_unknown,
-        "skipped": sum(p.skipped for p in partitions),
-        "dead_letters": sum(p.dead_letters for p in partitions),
-    }
-
-
-def _lag(record: StateRecord, log: Log | None, configured: str) -> int | None:
-    """Offsets that are to be read; None where Kafka does not say, or where a first start at ``latest`` decides."""
-    if log is None:
-        return None
-    start, end = log
-    if record.phase != "EMPTY":
-        return max(0, end - record.end)
-    return end - start if record.life.late or configured == "earliest" else None
-
-
-def _unrecorded(logs: Mapping[TopicPartition, Log], records: Collection[StateKey], config: Config) -> int:
-    """Offsets of the job's partitions that the sink never saw: all that Kafka holds, unless it starts at ``latest``."""
-    recorded = {k.topic_partition for k in records}
-    ran = {k.topic for k in records}
-    to_read = [tp for tp in logs if tp.topic in ran or config.kafka.starting_offsets == "earliest"]
-    return sum(logs[tp][1] - logs[tp][0] for tp in to_read if tp not in recorded)
-
-
-def _logs(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, Log], str | None]:
-    """First and next offset of the job's and the recorded partitions that Kafka has; why none is known, if it does not
-    answer.
-    """
-    from chsink.errors import PreflightError, UnavailableError
-
-    existing: set[TopicPartition] = set()
-    try:
-        services.take_up_topics()
-        for topic in sorted({*services.config.topics, *(tp.topic for tp in recorded)}):
-            with suppress(PreflightError):  # a topic that was deleted
-                existing.update(services.kafka.partitions([topic]))
-        starts, ends = services.kafka.log_starts(existing), services.kafka.log_ends(existing)
-        return {tp: (starts[tp], ends[tp]) for tp in existing}, None
-    except UnavailableError as error:
-        return {}, error.message

@@ -1,83 +1,30 @@
-"""``chsink status --watch``: how fast each table catches up, measured between two reads of the state and of Kafka."""
+"""``chsink status --watch``: prints how fast each table catches up."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from chsink.cli.output import print_json
 from chsink.errors import UnavailableError
+from chsink.status.model import SinkStatus
+from chsink.status.speeds import TableSpeed, speeds
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-Status = Mapping[str, Any]
-"""What ``chsink status --json`` prints."""
 HEADINGS: Final = ("topic", "table", "landed/s", "produced/s", "lag", "caught up in", "in doubt")
 
 
-@dataclass(frozen=True, slots=True)
-class TableSpeed:
-    """One topic and table.  Rates are offsets per second, ``lag`` is in offsets.  ``left_s`` counts the seconds until
-    the lag is gone at this speed, None if the lag does not shrink.  None also stands for what is not known.
-    ``in_doubt`` counts partitions.
-    """
-
-    topic: str
-    table: str
-    landed_per_s: float | None
-    produced_per_s: float | None
-    lag: int | None
-    left_s: float | None
-    in_doubt: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Added:
-    """Of all partitions of a topic, for one table."""
-
-    end: int = 0
-    lag: int | None = 0
-    in_doubt: int = 0
-
-
-def speeds(before: Status | None, now: Status, seconds: float) -> list[TableSpeed]:
-    """How each table does, from two statuses that are ``seconds`` apart."""
-    old = {} if before is None else _sums(before["partitions"])
-    return [_speed(name, old.get(name), sums, seconds) for name, sums in _sums(now["partitions"]).items()]
-
-
-def _sums(partitions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], _Added]:
-    found: dict[tuple[str, str], _Added] = {}
-    for p in partitions:
-        name = p["topic"], p["table"]
-        sums = found.get(name, _Added())
-        lag = None if None in (p["lag"], sums.lag) else (sums.lag or 0) + p["lag"]
-        found[name] = _Added(sums.end + p["end"], lag, sums.in_doubt + (p["phase"] == "BEFORE"))
-    return found
-
-
-def _speed(name: tuple[str, str], old: _Added | None, now: _Added, seconds: float) -> TableSpeed:
-    if old is None or now.end < old.end:  # the first look, or a reset in between
-        return TableSpeed(*name, None, None, now.lag, None, now.in_doubt)
-    landed = (now.end - old.end) / seconds
-    if now.lag is None or old.lag is None:
-        return TableSpeed(*name, landed, None, now.lag, None, now.in_doubt)
-    produced = max(0.0, (now.end + now.lag - old.end - old.lag) / seconds)
-    shrinks = landed - produced
-    left = 0.0 if not now.lag else now.lag / shrinks if shrinks > 0 else None
-    return TableSpeed(*name, landed, produced, now.lag, left, now.in_doubt)
-
-
-def watch(look: Callable[[], Status], every_s: float, *, as_json: bool) -> None:
+def watch(look: Callable[[], SinkStatus], every_s: float, *, as_json: bool) -> None:
     """Print the speeds until interrupted: on a terminal, one table, redrawn; elsewhere, a line for each table."""
     screen = _screen() if sys.stdout.isatty() and not as_json else None
     with suppress(KeyboardInterrupt), screen or nullcontext():
@@ -91,7 +38,7 @@ def watch(look: Callable[[], Status], every_s: float, *, as_json: bool) -> None:
                     typer.echo(f"{_now()} " + ", ".join(_words(speed)))
 
 
-def _looks(look: Callable[[], Status], every_s: float) -> Iterator[list[TableSpeed]]:
+def _looks(look: Callable[[], SinkStatus], every_s: float) -> Iterator[list[TableSpeed]]:
     before, seen_s = None, 0.0
     while True:
         try:

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import KafkaException
 from pyiceberg.table.snapshots import Snapshot
 
 from chsink.config import Config
-from chsink.kafka.transactions import consumer_options
+from chsink.errors import ChsinkError
+from chsink.kafka.ages import first_times
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error, in_words
@@ -50,12 +50,14 @@ class MirrorPartition:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """``lag`` counts offsets that the table lacks, ``lag_s`` is the age of the oldest record among them, None if it
-    is not known.  ``pending`` counts offsets with files that wait for a commit, ``pending_units`` the reports of them.
+    """``problem`` is the halt that a start would raise, ``fix`` what to do about it; both are empty if there is none.
+    ``lag`` counts offsets that the table lacks, ``lag_s`` is the age of the oldest record among them, None if it is not
+    known.  ``pending`` counts offsets with files that wait for a commit, ``pending_units`` the reports of them.
     """
 
     table: str
     problem: str
+    fix: str
     snapshot: int | None
     last_commit: str | None
     valid_through: str | None
@@ -126,7 +128,7 @@ class _Table:
 
     read: TableRead | None
     chain: Chain
-    problem: str = ""
+    problem: ChsinkError | None = None
 
     @property
     def untils(self) -> dict[TopicPartition, int]:
@@ -141,11 +143,10 @@ class _Table:
 
 
 def _read(target: Target, names: Names) -> _Table:
-    def problem(why: CommitHalt, detail: str = "", table_property: str = "") -> str:
-        """The halt that a start would raise, in its own words."""
+    def problem(why: CommitHalt, detail: str = "", table_property: str = "") -> ChsinkError | None:
+        """The halt that a start would raise."""
         damaged, name = table_property or target.table.keys.chain, target.table.identifier
-        error = as_error(Halted(name, why, detail, topic=names.topic, table_property=damaged), names)
-        return "" if error is None else f"{error.id}: {error.message}"
+        return as_error(Halted(name, why, detail, topic=names.topic, table_property=damaged), names)
 
     try:
         read = target.table.read()
@@ -155,7 +156,7 @@ def _read(target: Target, names: Names) -> _Table:
         return _Table(None, Chain(), problem(CommitHalt.TABLE_GONE))
     reading = read_chain(read.view)
     stored = read.view.stored
-    halt = "" if reading.halt is None else problem(reading.halt, f"snapshot {stored and stored.snapshot_id}")
+    halt = None if reading.halt is None else problem(reading.halt, f"snapshot {stored and stored.snapshot_id}")
     return _Table(read, reading.chain or Chain(), halt)
 
 
@@ -168,11 +169,12 @@ def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: i
 def _table(
     name: str, table: _Table, partitions: tuple[MirrorPartition, ...], units: int, lag_s: float | None
 ) -> TableStatus:
-    snapshot = table.snapshot
+    snapshot, problem = table.snapshot, table.problem
     through = None if snapshot is None or snapshot.summary is None else snapshot.summary.get(VALID_THROUGH)
     return TableStatus(
         name,
-        table.problem,
+        "" if problem is None else f"{problem.id}: {problem.message}",
+        "" if problem is None else problem.hint,
         table.chain.snapshot_id,
         None if snapshot is None else _time(snapshot.timestamp_ms),
         None if through is None else _time(int(through)),
@@ -237,26 +239,11 @@ def events_since_commit(names: Names) -> list[bytes]:
 
 def _lag_s(names: Names, partitions: Sequence[MirrorPartition], now_ms: int) -> float | None:
     """The age of the oldest record that a table lacks."""
-    behind = [p for p in partitions if (p.until or 0) < p.end]
+    behind = {TopicPartition(p.topic, p.partition): p.until or 0 for p in partitions if (p.until or 0) < p.end}
     if not behind:
         return 0.0
-    consumer = Consumer(consumer_options(names.options, names.control_group) | {"auto.offset.reset": "earliest"})
     try:
-        consumer.assign([ClientPartition(p.topic, p.partition, p.until or 0) for p in behind])
-        waiting, found, until = {(p.topic, p.partition) for p in behind}, [], monotonic() + READ_S
-        while waiting and monotonic() < until:
-            message = consumer.poll(0.5)
-            if message is None:
-                break
-            if message.error() is None:
-                at = (message.topic() or "", message.partition() or 0)
-                kind, ms = message.timestamp()
-                if kind != TIMESTAMP_NOT_AVAILABLE and at in waiting:
-                    found.append(ms)
-                waiting.discard(at)
-                consumer.pause([ClientPartition(*at)])
-        return round(max(0, now_ms - min(found)) / 1000, 1) if found else None
+        found = first_times(names.options, names.control_group, behind, READ_S)
     except KafkaException as error:
         raise ControlUnanswered(str(error)) from error
-    finally:
-        consumer.close()
+    return round(max(0, now_ms - min(found.values())) / 1000, 1) if found else None

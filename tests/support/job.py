@@ -26,11 +26,11 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from pyspark.sql import DataFrame, SparkSession
 
-from chsink.cli.status import read_status
 from chsink.config import Config, load
 from chsink.observe.logs import configure
 from chsink.spark import job as spark_job
 from chsink.spark.sink import Sink, kafka_stream
+from chsink.status.reader import read_status
 from tests.support.kafka import Record, Value, produce, read_all
 from tests.support.replicas.tables import replicated
 
@@ -227,7 +227,7 @@ conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false"
 
     def status(self, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What ``chsink status --json`` prints."""
-        return read_status(self.config(overrides))
+        return read_status(self.config(overrides)).as_dict()
 
     def phases(self, topic: str = "") -> dict[int, tuple[str, int, int]]:
         """By partition of a topic: (phase, start, end) as recorded."""

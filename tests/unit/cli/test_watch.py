@@ -1,4 +1,4 @@
-"""``chsink status --watch``: speeds from two statuses, and how they are printed."""
+"""How ``chsink status --watch`` prints speeds."""
 
 from __future__ import annotations
 
@@ -7,55 +7,9 @@ from typing import Any
 
 import pytest
 
-from chsink.cli.watch import TableSpeed, speeds, watch
+from chsink.cli.watch import watch
 from chsink.errors import services
-
-
-def partition(end: int, lag: int | None = 0, *, topic: str = "t", table: str = "d.t", phase: str = "AFTER") -> Any:
-    return {"topic": topic, "table": table, "end": end, "lag": lag, "phase": phase}
-
-
-def status(*partitions: Any) -> dict[str, Any]:
-    return {"partitions": list(partitions)}
-
-
-def test_a_first_look_knows_no_speed() -> None:
-    assert speeds(None, status(partition(5, 3), partition(7, 1)), 0) == [TableSpeed("t", "d.t", None, None, 4, None, 0)]
-
-
-def test_partitions_of_a_table_are_added_up() -> None:
-    before = status(partition(0, 100), partition(100, 50))
-    now = status(partition(40, 70, phase="BEFORE"), partition(120, 40))
-    # 60 offsets landed in 10 s; the log grew by 60 + (110 - 150) = 20
-    assert speeds(before, now, 10) == [TableSpeed("t", "d.t", 6.0, 2.0, 110, 27.5, 1)]
-
-
-def test_topics_and_tables_apart() -> None:
-    before = status(partition(0), partition(0, table="d.u"), partition(0, topic="u"))
-    now = status(partition(10), partition(20, table="d.u"), partition(30, topic="u"))
-    assert [p.landed_per_s for p in speeds(before, now, 10)] == [1.0, 2.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "left_s"),
-    [
-        (partition(0, 10), partition(0, 10), None),  # nothing lands
-        (partition(0, 10), partition(10, 20), None),  # it falls behind
-        (partition(0, 10), partition(10, 0), 0.0),
-        (partition(0, 10), partition(5, 5), 10.0),
-    ],
-)
-def test_when_the_lag_is_gone(before: Any, now: Any, left_s: float | None) -> None:
-    assert speeds(status(before), status(now), 10)[0].left_s == left_s
-
-
-def test_what_is_not_known() -> None:
-    assert speeds(status(partition(0, 5)), status(partition(10, None)), 10) == [
-        TableSpeed("t", "d.t", 1.0, None, None, None, 0)
-    ]
-    assert speeds(status(partition(10, None)), status(partition(20, 5)), 10)[0].produced_per_s is None
-    assert speeds(status(partition(10, 5)), status(partition(3, 5)), 10)[0].landed_per_s is None, "it was reset"
-    assert speeds(status(), status(partition(3, 5)), 10)[0].landed_per_s is None
+from tests.support.statuses import partition, status
 
 
 def test_lines_for_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +34,12 @@ def test_objects_for_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def _watch(monkeypatch: pytest.MonkeyPatch, *, as_json: bool) -> None:
     """Looks ten seconds apart, one of which fails; then Ctrl-C."""
     silent = services.KAFKA_SILENT(tp="t-0", offset=1, seconds="5")
-    seen = [status(partition(10, 90)), status(partition(60, 40, phase="BEFORE")), silent, status(partition(100))]
+    seen = [
+        status(partition(end=10, lag=90, table="d.t")),
+        status(partition(end=60, lag=40, table="d.t", phase="BEFORE")),
+        silent,
+        status(partition(end=100, table="d.t")),
+    ]
 
     def look() -> Any:
         if not seen:

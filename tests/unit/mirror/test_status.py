@@ -27,7 +27,8 @@ def target(open_catalog: Open) -> Target:
 
 
 def problem(target: Target) -> str:
-    return _read(target, Names({}, "control", "chsink-orders", 1.0)).problem
+    found = _read(target, Names({}, "control", "chsink-orders", 1.0)).problem
+    return "" if found is None else f"{found.id}: {found.message}"
 
 
 def test_a_table_that_can_continue_has_no_problem(open_catalog: Open, target: Target) -> None:

@@ -8,6 +8,7 @@ from chsink.observe.metrics import MirrorMetrics
 FOUND = TableStatus(
     table="shop.orders",
     problem="",
+    fix="",
     snapshot=7,
     last_commit="1970-01-01T00:01:40+00:00",
     valid_through=None,

@@ -1,0 +1,55 @@
+"""What a look at a job finds.  Imports nothing heavy: commands name its columns in their help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
+    and ``dead_letters`` count the records of this incarnation without a row, ``unknown_fields`` by name the sampled
+    records that have a field without a column.
+    """
+
+    topic: str
+    partition: int
+    table: str
+    phase: str
+    start: int
+    end: int
+    age_s: float | None
+    lag: int | None
+    skipped: int
+    dead_letters: int
+    epoch: int
+    incarnation: int
+    unknown_fields: Mapping[str, int]
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether its last range was announced and is not confirmed."""
+        return self.phase == "BEFORE"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatus:
+    """One sink.  ``owner`` is the driver that claimed it last (driver, epoch, since); it need not run.
+
+    ``lag_unknown`` says why there is no ``lag``, None where there is.
+    """
+
+    sink: str
+    owner: Mapping[str, Any] | None
+    partitions: tuple[PartitionStatus, ...]
+    in_doubt: int
+    lag: int | None
+    lag_unknown: str | None
+    skipped: int
+    dead_letters: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a program: what ``chsink status --json`` prints."""
+        return asdict(self)
