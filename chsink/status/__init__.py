@@ -1,4 +1,4 @@
-"""How a job does: one reader of the state store, Kafka and the catalog for commands, programs and the status page.
+"""How a job does: one reader of the state store and Kafka, for ``chsink status`` in all of its forms.
 
 Rule: it only reads.  It works whether the job runs or not, and says what it could not find out.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from chsink.batch.ledger import read_sink
@@ -12,7 +11,6 @@ from chsink.config import Config
 from chsink.connect import Services, connected
 from chsink.errors import PreflightError, UnavailableError
 from chsink.observe.logs import configure
-from chsink.statemachine.owner import Owner
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.status.model import PartitionStatus, SinkStatus
@@ -21,30 +19,16 @@ Log = tuple[int, int]
 """First offset and next offset of a partition's log."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkRead:
-    """A sink as it was read: the status, and what further questions need.  ``away`` is why Kafka is: there are no
-    ``logs``.
-    """
-
-    status: SinkStatus
-    owner: Owner | None
-    records: Mapping[StateKey, StateRecord]
-    logs: Mapping[TopicPartition, Log]
-    away: UnavailableError | None
-
-
 def read_status(config: Config) -> SinkStatus:
-    """The status of the configuration's sink, by services of its own.  Only errors are logged.  Raises ChsinkError."""
+    """The status of the configuration's sink.  Only errors are logged.  Raises ChsinkError if the state store cannot be
+    read; a Kafka that does not answer is a finding.
+    """
     configure(config.observe.log_format, "error")
     with connected(config) as services:
-        return read_sink_status(services).status
+        return _read(services)
 
 
-def read_sink_status(services: Services) -> SinkRead:
-    """The same, by open services.  Raises ChsinkError if the state store cannot be read; a Kafka that is away is a
-    finding.
-    """
+def _read(services: Services) -> SinkStatus:
     config = services.config
     owner, records = read_sink(services.store, config.sink.name)
     logs, away = _logs(services, {k.topic_partition for k in records})
@@ -53,17 +37,16 @@ def read_sink_status(services: Services) -> SinkRead:
         _partition(key, record, _lag(record, logs.get(key.topic_partition), starting), now_ms)
         for key, record in sorted(records.items())
     )
-    status = SinkStatus(
+    return SinkStatus(
         config.sink.name,
         None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": _time(owner.claimed_at)},
         partitions,
         sum(p.in_doubt for p in partitions),
         None if away else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, starting),
-        away.message if away else None,
+        away,
         sum(p.skipped for p in partitions),
         sum(p.dead_letters for p in partitions),
     )
-    return SinkRead(status, owner, records, logs, away)
 
 
 def _partition(key: StateKey, record: StateRecord, lag: int | None, now_ms: int) -> PartitionStatus:
@@ -102,9 +85,7 @@ def _unrecorded(logs: Mapping[TopicPartition, Log], records: Iterable[StateKey],
     return sum(logs[tp][1] - logs[tp][0] for tp in to_read if tp not in recorded)
 
 
-def _logs(
-    services: Services, recorded: Collection[TopicPartition]
-) -> tuple[dict[TopicPartition, Log], UnavailableError | None]:
+def _logs(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, Log], str | None]:
     """First and next offset of the job's and the recorded partitions that Kafka has, or why it does not answer."""
     existing: set[TopicPartition] = set()
     try:
@@ -115,7 +96,7 @@ def _logs(
         starts, ends = services.kafka.log_starts(existing), services.kafka.log_ends(existing)
         return {tp: (starts[tp], ends[tp]) for tp in existing}, None
     except UnavailableError as error:
-        return {}, error
+        return {}, error.message
 
 
 def _time(ms: int) -> str:

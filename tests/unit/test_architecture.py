@@ -156,17 +156,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka",
     },
-    "chsink.status": {
-        "chsink.batch",
-        "chsink.checks",
-        "chsink.clock",
-        "chsink.config",
-        "chsink.connect",
-        "chsink.dlq",
-        "chsink.kafka",
-        "chsink.mirror",
-        "chsink.observe",
-    },
+    "chsink.status": {"chsink.batch", "chsink.config", "chsink.connect", "chsink.observe"},
     "chsink.spark": {
         "chsink.batch",
         "chsink.checks",
@@ -181,8 +171,8 @@ ROOMS: dict[str, set[str]] = {
         "chsink.tables",
     },
 }
-"""Besides SHARED.  ``chsink.cli`` joins all of them.  Only a start, ``doctor`` and the reader of
-the status are handed all services (``connect``); other rooms take those that they use.
+"""Besides SHARED.  ``chsink.cli`` joins all of them.  Only a start, ``doctor`` and the reader of the
+status are handed all services (``connect``); other rooms take those that they use.
 """
 ENTRY = ("chsink.cli", "chsink.__init__")
 
