@@ -1,6 +1,6 @@
 """The append of one commit: a manifest for each partition spec, merged into larger ones when they are many.
 
-pyiceberg's own append names every new file in one manifest of the table's default spec.  A file of another spec would
+pyiceberg's own append lists every new file in one manifest of the table's default spec.  A file of another spec would
 then be looked for under the wrong partition values, and a filter would not find its rows.
 """
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.table.metadata import TableMetadata
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
@@ -66,8 +67,7 @@ class OpenMirror:
         except ChsinkError as error:
             _log.warning("records are written for the tables as they were: %s", error)
             return feeds
-        before = {work.table: work for works in feeds.tables.values() for work in works}
-        return replace(feeds, tables={t: tuple(_usable(before[w.table], w) for w in now[t]) for t in now})
+        return with_tables(feeds, now)
 
     def _tables(self) -> dict[str, tuple[TableWork, ...]]:
         mirror = self.config.mirror
@@ -83,7 +83,7 @@ class OpenMirror:
         for route in self.config.mirror.routes:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
-            if table is not None and not unsupported(table.schema()):
+            if table is not None and not _unwritable(table.metadata):
                 columns = TableColumns(table.schema(), self.config.mirror_format_of(route), spec=table.spec())
                 found[route.topic].append((route.table, columns))
         return found
@@ -103,12 +103,23 @@ class OpenMirror:
         return TableWork(target.reference, table.metadata, table.io, TableColumns(table.schema(), spec=table.spec()))
 
 
+def with_tables(feeds: Feeds, now: Mapping[str, tuple[TableWork, ...]]) -> Feeds:
+    """The feeds with these tables, but for those that cannot be written or are other ones: they stay as they were."""
+    before = {work.table: work for works in feeds.tables.values() for work in works}
+    return replace(feeds, tables={t: tuple(_usable(before[w.table], w) for w in now[t]) for t in now})
+
+
+def _unwritable(metadata: TableMetadata) -> tuple[str, ...]:
+    """What keeps the mirror from writing the table's rows, by column and partition field."""
+    schema = metadata.schema()
+    return (*unsupported(schema), *unusable(metadata.spec(), schema))
+
+
 def _usable(before: TableWork, now: TableWork) -> TableWork:
     """The table as it is now, if the mirror can write it."""
     if now.metadata.table_uuid != before.metadata.table_uuid:
         return before
-    schema, spec = now.metadata.schema(), now.metadata.spec()
-    if wrong := (*unsupported(schema), *unusable(spec, schema)):
+    if wrong := _unwritable(now.metadata):
         _log.warning("records are written for table %s as it was: %s", now.table, "; ".join(wrong))
         return before
     return now

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
-from math import isnan, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from pyiceberg.partitioning import PartitionField, PartitionFieldValue, Partitio
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, NestedField, UUIDType
+from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, UUIDType
 
 from chsink.decode.codec import Mask
 
@@ -76,13 +75,13 @@ class Partitioning:
         firsts = pa.array(order[starts])
         values = [column.dictionary.take(column.indices.take(firsts)).to_pylist() for column in columns]
         for number, (start, end) in enumerate(pairwise([*starts, rows.num_rows])):
-            mine = tuple(c.value(v[number]) for c, v in zip(self._columns, values, strict=True))
+            mine = tuple(of_field[number] for of_field in values)
             yield Part(tuple(map(repr, mine)), mine, ordered.slice(start, end - start))
 
     @property
     def checks(self) -> tuple[PartitionColumn, ...]:
         """The fields of the spec that refuse values."""
-        return tuple(column for column in self._columns if isinstance(column.field.transform, TruncateTransform))
+        return tuple(column for column in self._columns if column.wraps)
 
     def folder(self, values: tuple[Any, ...]) -> PartitionKey | None:
         """The key that makes the folders of a location; None if there are none, or one has a name too long."""
@@ -126,6 +125,12 @@ class PartitionColumn:
         return self.source.name
 
     @property
+    def wraps(self) -> bool:
+        """Whether the transform takes some values below the least one of their type."""
+        numbers = IntegerType | LongType | DecimalType
+        return isinstance(self.field.transform, TruncateTransform) and isinstance(self.source.field_type, numbers)
+
+    @property
     def reason(self) -> str:
         """Why a value is refused."""
         return f"out of range for partition field {self.field.name!r}"
@@ -139,10 +144,8 @@ class PartitionColumn:
         return self.field.transform.pyarrow_transform(self.source.field_type)(array)
 
     def refused(self, rows: pa.Table) -> Mask:
-        """A mask of the rows that truncation would take below the least value of their type."""
+        """A mask of the rows that truncation would take below the least value of their type, where it ``wraps``."""
         array, kind = storage_of(rows.column(self.position)), self.source.field_type
-        if not _counts(array.type):
-            return np.zeros(rows.num_rows, dtype=bool)
         truncated = self._transformed(array)
         if isinstance(kind, DecimalType):
             least = Decimal((1, (9,) * kind.precision, -kind.scale))
@@ -151,14 +154,6 @@ class PartitionColumn:
             wrong = pc.greater(truncated, array)  # it wrapped around
         mask: Mask = np.asarray(wrong.fill_null(fill_value=False))
         return mask
-
-    def value(self, plain: Any) -> Any:
-        """A value as pyiceberg keeps it in a manifest: dates and times are numbers."""
-        return nan if isinstance(plain, float) and isnan(plain) else plain
-
-
-def _counts(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def storage_of(column: pa.ChunkedArray) -> pa.Array:

@@ -95,7 +95,7 @@ def _partition_value(field: NestedField) -> str | Schema:
     """A named type bears the field's id: a name may be defined once in a schema."""
     match field.field_type:
         case UUIDType():
-            return {"type": "fixed", "size": 16, "name": f"uuid_{field.field_id}", "logicalType": "uuid"}
+            return _UUID | {"name": f"uuid_{field.field_id}"}
         case FixedType() as kind:
             return {"type": "fixed", "size": len(kind), "name": f"fixed_{field.field_id}"}
         case DecimalType() as kind:
@@ -187,25 +187,17 @@ def _commit_to_table() -> Schema:
     )
 
 
-def _commit_complete() -> Schema:
-    return _record(
+_PAYLOADS: dict[int, Schema] = {
+    START_COMMIT: _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN)),
+    DATA_COMPLETE: _data_complete(),
+    COMMIT_TO_TABLE: _commit_to_table(),
+    COMMIT_COMPLETE: _record(
         f"{_PACKAGE}.CommitComplete",
         _field("commit_id", 10000, _UUID_AGAIN),
         _field("valid_through_ts", 10001, _TIME, optional=True),
-    )
-
-
-def _payload(kind: int, partition: StructType) -> Schema:
-    match kind:
-        case 0:
-            return _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN))
-        case 1:
-            return _data_written(partition)
-        case 2:
-            return _data_complete()
-        case 3:
-            return _commit_to_table()
-    return _commit_complete()
+    ),
+}
+"""All but DataWritten, whose files have a partition."""
 
 
 def envelope(kind: int, partition: StructType = UNPARTITIONED) -> Schema:
@@ -216,5 +208,5 @@ def envelope(kind: int, partition: StructType = UNPARTITIONED) -> Schema:
         _field("type", 10501, "int"),
         _field("timestamp", 10502, _TIME),
         _field("group_id", 10503, "string"),
-        _field("payload", 10504, _payload(kind, partition)),
+        _field("payload", 10504, _data_written(partition) if kind == DATA_WRITTEN else _PAYLOADS[kind]),
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
@@ -48,8 +47,7 @@ class Sorting:
                 keys.append((f"valid {number}", "ascending"))
             columns[str(number)] = values
             keys.append((str(number), _DIRECTION[field.direction]))
-        columns["at"] = pa.array(np.arange(rows.num_rows))
-        return rows.take(pc.sort_indices(pa.table(columns), sort_keys=[*keys, ("at", "ascending")]))
+        return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))  # a stable sort
 
     @cached_property
     def _fields(self) -> tuple[SortField, ...]:

@@ -3,7 +3,7 @@
 Rules:
 - A commit goes to the catalog with *our* requirements: the table's uuid and its head are the ones that were read.
   pyiceberg's own commit retries on a new head by itself, so it is never used.
-- Each file is named by a manifest of the partition spec that it was written for.
+- Each file is listed in a manifest of the partition spec that it was written for.
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
 - An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
   No file is deleted.

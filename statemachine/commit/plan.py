@@ -95,7 +95,7 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
         "it has files, written for a partition spec that the table no longer has",
         lambda x: bool(x.unit.files) and x.unit.head.spec_id not in x.table_specs,
         UnitFate.DROP,
-        "drop: no manifest can name them; the range is read again",
+        "drop: no manifest can list them; the range is read again",
     ),
     Rule("NEXT", "`a = until`", lambda _: True, UnitFate.TAKE, "take: `until` becomes `b`"),
 )

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
 
 from chsink.mirror.tables import MirrorTable
 from tests.sim.hub import Hub
@@ -73,8 +74,8 @@ class Metadata:
         return PartitionSpec(spec_id=self.default_spec_id)
 
     def schema(self) -> Schema:
-        """As pyiceberg has it."""
-        return Schema()
+        """As pyiceberg has it: one column that the mirror can write."""
+        return Schema(NestedField(1, "uid", LongType()))
 
     def snapshot_by_id(self, number: int) -> Snap | None:
         """As pyiceberg has it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,7 @@ from chsink.mirror.coordination import Coordination
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.opening import OpenMirror
+from chsink.mirror.opening import OpenMirror, with_tables
 from chsink.mirror.tables import PropertyKeys
 from chsink.mirror.task import Feeds
 from chsink.mirror.worker import TableWork
@@ -120,12 +119,7 @@ def _renewed(world: World, feeds: Feeds) -> Feeds:
         now = _tables(world)
     except (OSError, NoSuchTableError):
         return feeds
-    before = {work.table: work for works in feeds.tables.values() for work in works}
-    return replace(feeds, tables={t: tuple(_same(before[w.table], w) for w in now[t]) for t in now})
-
-
-def _same(before: TableWork, now: TableWork) -> TableWork:
-    return now if now.metadata.table_uuid == before.metadata.table_uuid else before
+    return with_tables(feeds, now)
 
 
 def _tables(world: World) -> dict[str, tuple[TableWork, ...]]:
