@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import (
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
 
 from chsink.decode.codec import Mask
 from chsink.decode.fields import Field
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.readers import reader_of
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
+from chsink.mirror.arrays import cast, narrow
 from chsink.mirror.codecs import beyond_calendar, codec_of
 from chsink.mirror.partitions import Partitioning
 from chsink.notation.metadata_columns import METADATA_COLUMNS
@@ -40,19 +51,45 @@ def unsupported(schema: Schema) -> tuple[str, ...]:
         expected = _METADATA.get(field.name)
         if expected is not None and not isinstance(field.field_type, expected):
             found.append(f"{field.name}: {field.field_type}, must be {expected()}")
-        elif expected is None and (field.name in METADATA_COLUMNS or codec_of(field.field_type) is None):
+        elif expected is None and field.name in METADATA_COLUMNS:
             found.append(f"{field.name}: {field.field_type}")
-        elif "." in field.name:
-            found.append(f"{field.name}: a dot in its name")
+        else:
+            found += _refused(field, "")
     if all(field.name in METADATA_COLUMNS for field in schema.fields):
         found.append("no column for the fields of a record")
     return tuple(found)
 
 
+def _refused(field: NestedField, place: str) -> Iterator[str]:
+    """What cannot be written of a field at this place, each with its name and the reason."""
+    name = place + field.name
+    if "." in field.name:
+        yield f"{name}: a dot in its name"
+    if field.write_default is not None:
+        yield f"{name}: a write-default"
+    kind = field.field_type
+    match kind:
+        case StructType():
+            inner = kind.fields
+        case ListType():
+            inner = (kind.element_field,)
+        case MapType():
+            inner = (kind.key_field, kind.value_field)
+        case _:
+            if codec_of(kind) is None:
+                yield f"{name}: {kind}"
+            return
+    if not inner:
+        yield f"{name}: a struct without fields"
+    if isinstance(kind, MapType) and not kind.key_type.is_primitive:
+        yield f"{name}: a map whose keys are not single values"
+    for each in inner:
+        yield from _refused(each, f"{name}.")
+
+
 def _field(field: NestedField) -> Field:
-    codec = codec_of(field.field_type)
+    codec = codec_of(field.field_type, optional=field.optional)
     assert codec is not None, field
-    codec.nullable = codec.null_inside = field.optional
     return Field(field.name, codec, MISSING if field.required else None)
 
 
@@ -82,8 +119,7 @@ class TableColumns:
     @cached_property
     def arrow(self) -> pa.Schema:
         """The schema of the table's files: with field ids, by the names that files use."""
-        wide = schema_to_pyarrow(sanitize_column_names(self.schema))
-        return pa.schema([field.with_type(_NARROW.get(field.type, field.type)) for field in wide])
+        return pa.schema(list(map(narrow, schema_to_pyarrow(sanitize_column_names(self.schema)))))
 
     @property
     def filled(self) -> dict[str, bool]:
@@ -111,7 +147,7 @@ class TableColumns:
         kept = records if found.rows is None else records.take(found.rows)
         columns = {name: found.batch.column(name) for name in found.batch.schema.names}
         columns |= {name: kept.column(source) for name, source in self._metadata.items()}
-        arrays = [_cast(columns[f.name], kind.type) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
+        arrays = [cast(columns[f.name], kind) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
         rows = pa.array(np.arange(records.num_rows)) if found.rows is None else found.rows
         decoded = self._timely(TableRows(table, rows, found.bad))
@@ -142,18 +178,5 @@ def _without(decoded: TableRows, wrong: Mask, column: str, reason: str) -> Table
     return TableRows(decoded.batch.filter(keep), decoded.rows.filter(keep), sorted(bad, key=_row))
 
 
-_NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-"""The same in a file; a batch is far below 2 GiB."""
-
-
 def _row(bad: BadValue) -> int:
     return bad.row
-
-
-def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast between types that hold the same values; any other value raises, such as text that is not UTF-8."""
-    if pa.types.is_timestamp(kind) and kind.tz is None:
-        array = pc.cast(array, pa.timestamp("us"))  # the wall clock of UTC
-    if isinstance(kind, pa.ExtensionType):
-        return pa.ExtensionArray.from_storage(kind, pc.cast(array, kind.storage_type))
-    return pc.cast(array, kind)

@@ -111,9 +111,13 @@ class TimestampType(DataType):
 
 class ListType(DataType):
     @property
+    def value_field(self) -> Field: ...
+    @property
     def value_type(self) -> DataType: ...
 
 class LargeListType(DataType):
+    @property
+    def value_field(self) -> Field: ...
     @property
     def value_type(self) -> DataType: ...
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import ListType, LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from chsink.errors import UnavailableError, preflight
 from chsink.errors.entry import Entry
@@ -25,7 +25,8 @@ from chsink.statemachine.ranges import TopicPartition
 
 Open = Callable[[], Catalog]
 FLAT = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
-NESTED = Schema(NestedField(1, "tags", ListType(2, StringType(), element_required=False)))
+KEYS = StructType(NestedField(4, "a", LongType()))
+KEYED = Schema(NestedField(1, "tags", ListType(2, StringType())), NestedField(3, "m", MapType(5, KEYS, 6, LongType())))
 UNKNOWN = PartitionSpec(PartitionField(2, 1000, parse_transform("zorder[2]"), "by_name"))
 SETTINGS = Settings(4, 3, 3, "delete", KEPT_MS, -1, 1_048_588)
 
@@ -46,7 +47,7 @@ def test_a_table_that_the_mirror_can_write(open_catalog: Open) -> None:
         ({"properties": {"format-version": "1"}}, preflight.MIRROR_TABLE_VERSION, "version 1"),
         ({"properties": {"write.format.default": "orc"}}, preflight.MIRROR_TABLE_FORMAT, "orc"),
         ({"properties": {"write.format.default": "avro"}}, preflight.MIRROR_TABLE_FORMAT, "avro"),
-        ({"schema": NESTED}, preflight.MIRROR_TABLE_COLUMNS, "tags: list<string>"),
+        ({"schema": KEYED}, preflight.MIRROR_TABLE_COLUMNS, "m: a map whose keys are not single values"),
     ],
 )
 def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, Any], entry: Entry, words: str) -> None:
@@ -55,6 +56,15 @@ def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, A
     [finding] = table_findings("shop.orders", table)
     assert (finding.severity, finding.id) == (Severity.ERROR, entry.id)
     assert words in finding.sentence
+
+
+def test_a_column_with_a_default_is_refused(open_catalog: Open) -> None:
+    """⚑ W-5: a record without the field would get null, not the default.  pyiceberg makes such columns."""
+    table = open_catalog().create_table("shop.orders", FLAT)
+    with table.update_schema() as update:
+        update.add_column("n", LongType(), default_value=7)
+    [finding] = table_findings("shop.orders", table.refresh())
+    assert (finding.id, "n: a write-default" in finding.sentence) == (preflight.MIRROR_TABLE_COLUMNS.id, True)
 
 
 def test_a_renamed_sink_does_not_land_its_records_twice(open_catalog: Open) -> None:

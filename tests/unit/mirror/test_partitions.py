@@ -108,7 +108,7 @@ def test_what_cannot_be_written_is_named() -> None:
     assert unusable(spec_of(IdentityTransform()), schema) == (
         "p: identity of a uuid, whose rows pyiceberg does not find",
     )
-    assert "not a column" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
+    assert "no single value" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
 
 
 def internal(value: Any) -> Any:
