@@ -1,4 +1,4 @@
-"""Every flat type: exact, or a bad value; written to Parquet and read back by pyiceberg."""
+"""Every type: exact, or a bad value; written to Parquet and read back by pyiceberg."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ from pyiceberg.types import (
 
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
-from tests.support.iceberg_cases import CASES, Case, same
+from tests.support.iceberg_cases import CASES, NESTED, Case, same
 
 PAGE = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
+
+EVERY = [*CASES, *NESTED]
 
 
 def columns(kind: IcebergType, *, required: bool = False) -> TableColumns:
@@ -66,7 +68,7 @@ def read_back(catalog: Catalog, name: str, rows: pa.Table) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", EVERY, ids=str)
 def test_a_value_lands_exactly(case: Case, open_catalog: Callable[[], Catalog]) -> None:
     """W-4.  All in one batch, then each beside a record that does not fit, which leads them another way."""
     table = open_catalog().create_table("shop.t", columns(case.kind).schema)
@@ -82,7 +84,7 @@ def test_a_value_lands_exactly(case: Case, open_catalog: Callable[[], Catalog]) 
         assert same(alone.batch.column("c")[0].as_py(), value)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", EVERY, ids=str)
 def test_a_value_that_does_not_fit_is_bad(case: Case) -> None:
     decoded = columns(case.kind).decode(of_column([*case.bad, "null"]))
     assert [(bad.row, bad.column) for bad in decoded.bad] == [(at, "c") for at in range(len(case.bad))]
@@ -91,7 +93,7 @@ def test_a_value_that_does_not_fit_is_bad(case: Case) -> None:
         assert len(text) < 4 or json.loads(text) not in bad.reason.split(), "a reason names no value"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.row], ids=str)
+@pytest.mark.parametrize("case", [case for case in EVERY if case.row], ids=str)
 def test_the_page_says_what_the_tests_send(case: Case) -> None:
     """Each example of the table is one that is sent here."""
     row = re.search(rf"^\| `{re.escape(case.row)}` \|([^|]*)\|([^|]*)\|$", PAGE, re.MULTILINE)
@@ -262,7 +264,7 @@ def test_what_is_not_written_is_named() -> None:
         NestedField(23, "one", LongType(), initial_default=1, write_default=1),
         NestedField(24, "fine", LongType()),
     ]
-    fields += [NestedField(60 + n, f"d{n}", case.kind) for n, case in enumerate(CASES) if case.kind.is_primitive]
+    fields += [NestedField(60 + n, f"d{n}", case.kind) for n, case in enumerate(CASES)]
     assert unsupported(Schema(*fields)) == (
         "ns: timestamp_ns",
         "unknown: unknown",
