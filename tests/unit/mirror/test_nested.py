@@ -89,12 +89,22 @@ def read_entries(kind: MapType, value: Object) -> Iterator[tuple[Any, Any]]:
 
 
 def read_leaf(kind: IcebergType, value: Any) -> Any:
-    if isinstance(kind, StringType) and not isinstance(value, str):
-        return text_of(value)
+    if isinstance(kind, StringType):
+        return text_in(text_of(value))
     for text, fit in LEAVES[str(kind)].fits:
         if text == value:
             return fit
     raise Bad
+
+
+def text_in(text: str) -> str:
+    """The text of a JSON string; any other value as it is written."""
+    if text[0] != '"':
+        return text
+    found: str = json.loads(text)
+    if any("\ud800" <= letter <= "\udfff" for letter in found):
+        raise Bad
+    return found
 
 
 # --- random schemas and records ----------------------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def schemas(draw: st.DrawFn) -> Schema:
 def values(draw: st.DrawFn, kind: IcebergType, *, wrong: int) -> Any:
     """A value of the kind; one in about ``wrong`` does not fit, or is null."""
     if not draw(st.integers(0, wrong)):
-        return draw(st.sampled_from(["null", "null", "true", Object(()), [], Object((("a", "1"),))]))
+        return draw(st.sampled_from(["null", "null", "true", Object(()), [], Object((("a", '"~"'),))]))
     match kind:
         case StructType():
             return draw(records(kind, wrong=wrong))
@@ -162,7 +172,7 @@ def records(draw: st.DrawFn, kind: StructType, *, wrong: int) -> Object:
     present = [field for field in kind.fields if draw(st.integers(0, wrong))]
     members = [(field.name, draw(values(field.field_type, wrong=wrong))) for field in present]
     if not draw(st.integers(0, wrong)):
-        members.append((draw(st.sampled_from(["a", "other"])), draw(values(LongType(), wrong=wrong))))
+        members.append(draw(st.sampled_from([*members, ("other", "1")])))
     return Object(tuple(draw(st.permutations(members))))
 
 
@@ -202,7 +212,7 @@ def batch_of(texts: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": pa.array([text.encode() for text in texts], pa.binary())})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(world=worlds())
 def test_what_is_decoded_is_what_the_record_says(catalog: Catalog, world: tuple[Schema, list[Object]]) -> None:
     """⚑ W-5.  All in one batch, and each record alone, which is read another way; then from a file, by Arrow and by
@@ -234,6 +244,8 @@ def test_what_is_decoded_is_what_the_record_says(catalog: Catalog, world: tuple[
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         for file in files:
             append.append_data_file(file)
+    if not files:
+        return
     scanned = [plain(whole, row, empty=[]) for row in table.refresh().scan().to_arrow().to_pylist()]
     assert scanned == [plain(whole, row, empty=[]) for row in expected.values()]
 
