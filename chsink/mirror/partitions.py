@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform
+from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, NestedField, StructType, UUIDType
 
@@ -40,15 +40,23 @@ def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
             found.append(f"{field.name}: its source is no single value of a row")
         elif isinstance(field.transform, IdentityTransform) and isinstance(source.kind, UUIDType):
             found.append(f"{field.name}: identity of a uuid, whose rows pyiceberg does not find")
+        elif source.required and (source.beneath_optional or isinstance(field.transform, VoidTransform)):
+            found.append(
+                f"{field.name}: its source is required, so pyiceberg writes no null, which the partition may be"
+            )
     return tuple(found)
 
 
 class Source(NamedTuple):
-    """A column, or a field in its structs.  ``at`` are the positions that lead there; ``name`` has a dot for each."""
+    """A column, or a field in its structs.  ``at`` are the positions that lead there; ``name`` has a dot for each.
+    ``beneath_optional``: one of these structs may be null.
+    """
 
     name: str
     kind: IcebergType
+    required: bool
     at: tuple[int, ...]
+    beneath_optional: bool
 
     def of(self, rows: pa.Table) -> pa.Array:
         """Its values as one array of its storage type; null where a struct is."""
@@ -61,15 +69,19 @@ class Source(NamedTuple):
 
 def source_of(schema: Schema, field_id: int) -> Source | None:
     """The column, or the field inside structs, with this id; None if there is none, or it lies in a list or a map."""
-    return next((source for found, source in _sources(schema.fields, "", ()) if found == field_id), None)
+    columns = _sources(schema.fields, "", (), beneath_optional=False)
+    return next((source for found, source in columns if found == field_id), None)
 
 
-def _sources(fields: Sequence[NestedField], place: str, way: tuple[int, ...]) -> Iterator[tuple[int, Source]]:
+def _sources(
+    fields: Sequence[NestedField], place: str, way: tuple[int, ...], *, beneath_optional: bool
+) -> Iterator[tuple[int, Source]]:
     for position, field in enumerate(fields):
-        source = Source(place + field.name, field.field_type, (*way, position))
+        source = Source(place + field.name, field.field_type, field.required, (*way, position), beneath_optional)
         yield field.field_id, source
         if isinstance(field.field_type, StructType):
-            yield from _sources(field.field_type.fields, f"{source.name}.", source.at)
+            null = beneath_optional or field.optional
+            yield from _sources(field.field_type.fields, f"{source.name}.", source.at, beneath_optional=null)
 
 
 class Part(NamedTuple):
