@@ -708,7 +708,8 @@ MIRROR_GROUP_TAKEN = preflight(
 MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",
     "Iceberg table {table} is partitioned in a way that the mirror cannot write: {fields}",
-    "partition it by columns of the table, with identity, bucket, truncate, year, month, day, hour or void",
+    "partition it by columns of the table or fields of their structs, with identity, bucket, truncate, year, month, "
+    "day, hour or void",
 )
 MIRROR_TABLE_VERSION = preflight(
     "CHS-259",

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from chsink.errors import preflight
 from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, rows_until
 from chsink.ports import Outcome
@@ -46,6 +48,8 @@ COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 QUESTIONS = 16
 """How many files are checked for existence in parallel: an object store answers in 10 to 50 ms."""
+_UNKNOWN_TYPE = re.compile("(?:Unsupported field type: '|Could not parse )(.+?)(?:'| into )")
+"""What pyiceberg says of a type that it does not know."""
 
 
 class CatalogFailed(Exception):
@@ -136,12 +140,16 @@ class MirrorTable:
         return None if table is None else TableRead(table, self._view(table))
 
     def load(self) -> Table | None:
-        """The table without its chain, None if the catalog has none.  Raises ``CatalogFailed``."""
+        """The table without its chain, None if the catalog has none.  Raises ``CatalogFailed``, and PreflightError
+        CHS-261 for a type that pyiceberg does not know.
+        """
         try:
             return self.catalog.load_table(self.identifier)
         except NoSuchTableError:
             return None
         except Exception as error:  # any exception of the catalog's client
+            if unknown := _UNKNOWN_TYPE.search(str(error)):
+                raise preflight.MIRROR_TABLE_COLUMNS(table=self.identifier, columns=unknown[1]) from error
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def missing(self, read: TableRead, locations: Sequence[str]) -> frozenset[str]:

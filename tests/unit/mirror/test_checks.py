@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +16,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from chsink.errors import UnavailableError, preflight
+from chsink.errors import PreflightError, UnavailableError, preflight
 from chsink.errors.entry import Entry
 from chsink.findings import Severity
 from chsink.mirror.checks import other_sinks, table_findings
 from chsink.mirror.control import Names
-from chsink.mirror.tables import PropertyKeys
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.topic import KEPT_MS, Settings, _admin, _settings, settings_findings
 from chsink.statemachine.commit.chain import Chain, Link, encode
 from chsink.statemachine.ranges import TopicPartition
@@ -65,6 +68,21 @@ def test_a_column_with_a_default_is_refused(open_catalog: Open) -> None:
         update.add_column("n", LongType(), default_value=7)
     [finding] = table_findings("shop.orders", table.refresh())
     assert (finding.id, "n: a write-default" in finding.sentence) == (preflight.MIRROR_TABLE_COLUMNS.id, True)
+
+
+@pytest.mark.parametrize("kind", ["variant", "geometry(srid:4326)"])
+def test_a_type_that_pyiceberg_does_not_know_is_named(open_catalog: Open, kind: str) -> None:
+    """⚑ W-5: it is no outage, after which the mirror would try again for ever."""
+    table = open_catalog().create_table("shop.orders", FLAT)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["schemas"][0]["fields"].append({"id": 3, "name": "v", "type": kind, "required": False})
+    path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0, "last-column-id": 3}))
+    with pytest.raises(
+        PreflightError,
+        match=re.escape(f"[CHS-261] Iceberg table shop.orders has columns that the mirror cannot fill: {kind}"),
+    ):
+        MirrorTable(open_catalog(), "shop.orders", PropertyKeys("chsink-orders", "control")).load()
 
 
 def test_a_renamed_sink_does_not_land_its_records_twice(open_catalog: Open) -> None:

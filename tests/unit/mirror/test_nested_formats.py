@@ -151,7 +151,7 @@ MESSAGE = message_factory.GetMessages([PROTO])["t.R"]
 
 
 def in_protobuf(record: dict[str, Any]) -> bytes:
-    return json_format.ParseDict(dated(record), MESSAGE()).SerializeToString(deterministic=True)
+    return bytes(json_format.ParseDict(dated(record), MESSAGE()).SerializeToString(deterministic=True))
 
 
 FORMATS: dict[str, tuple[FormatSettings, Callable[[dict[str, Any]], bytes]]] = {

@@ -251,8 +251,13 @@ def test_fields_of_structs(open_catalog: Open) -> None:
     assert [(bad.row, bad.column) for bad in decoded.bad] == [(22, "s.in.n")]
     files = written(table, decoded.batch)
     first = date_to_days(dt.date(2026, 1, 1))
-    expected = {(first + day, tens): list(range(tens + 8 + day, tens - 1, -2)) for day in (0, 1) for tens in (0, 10)}
-    assert {tuple(file.partition): content(file, "id") for file in files} == {**expected, (None, None): [20, 21]}
+    expected: dict[Any, list[int]] = {
+        (first + day, tens): list(range(tens + 8 + day, tens - 1, -2)) for day in (0, 1) for tens in (0, 10)
+    }
+    assert {(file.partition[0], file.partition[1]): content(file, "id") for file in files} == {
+        **expected,
+        (None, None): [20, 21],
+    }
     assert {file.sort_order_id for file in files} == {table.sort_order().order_id}
     now = append(table, files)
     equal: Any = EqualTo
