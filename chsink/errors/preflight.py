@@ -727,6 +727,12 @@ MIRROR_TABLE_COLUMNS = preflight(
     "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
     "[[mirror.route]]",
 )
+MIRROR_TABLE_NAMES = preflight(
+    "CHS-269",
+    "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
+    "correct the table property schema.name-mapping.default, or, for a column that options name, take it out of the "
+    "options of the format or out of the property",
+)
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}",

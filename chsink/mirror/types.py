@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -30,11 +30,11 @@ from chsink.formats.readers import reader_of
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.mirror.arrays import cast, narrow
 from chsink.mirror.codecs import beyond_calendar, codec_of
+from chsink.mirror.names import MISSING, Faults, RecordNames, asked, gathered
 from chsink.mirror.partitions import Partitioning
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue
 
-MISSING = "missing or null, and the column is required"
 _METADATA: dict[str, type[IcebergType]] = {
     "_kafka_topic": StringType,
     "_kafka_partition": IntegerType,
@@ -47,27 +47,27 @@ _METADATA: dict[str, type[IcebergType]] = {
 def unsupported(schema: Schema) -> tuple[str, ...]:
     """Why the table cannot be written: unsupported columns with the reason, or no column for the record's fields."""
     found = []
-    for field in schema.fields:
-        expected = _METADATA.get(field.name)
-        if expected is not None and not isinstance(field.field_type, expected):
-            found.append(f"{field.name}: {field.field_type}, must be {expected()}")
-        elif expected is None and field.name in METADATA_COLUMNS:
-            found.append(f"{field.name}: {field.field_type}")
+    for column in schema.fields:
+        expected = _METADATA.get(column.name)
+        if expected is not None and not isinstance(column.field_type, expected):
+            found.append(f"{column.name}: {column.field_type}, must be {expected()}")
+        elif expected is None and column.name in METADATA_COLUMNS:
+            found.append(f"{column.name}: {column.field_type}")
         else:
-            found += _refused(field, "")
-    if all(field.name in METADATA_COLUMNS for field in schema.fields):
+            found += _refused(column, "")
+    if all(column.name in METADATA_COLUMNS for column in schema.fields):
         found.append("no column for the fields of a record")
     return tuple(found)
 
 
-def _refused(field: NestedField, place: str) -> Iterator[str]:
+def _refused(column: NestedField, place: str) -> Iterator[str]:
     """What cannot be written of a field at this place, each with its name and the reason."""
-    name = place + field.name
-    if "." in field.name:
+    name = place + column.name
+    if "." in column.name:
         yield f"{name}: a dot in its name"
-    if field.write_default is not None:
+    if column.write_default is not None:
         yield f"{name}: a write-default"
-    kind = field.field_type
+    kind = column.field_type
     match kind:
         case StructType():
             inner = kind.fields
@@ -87,10 +87,10 @@ def _refused(field: NestedField, place: str) -> Iterator[str]:
         yield from _refused(each, f"{name}.")
 
 
-def _field(field: NestedField) -> Field:
-    codec = codec_of(field.field_type, optional=field.optional)
-    assert codec is not None, field
-    return Field(field.name, codec, MISSING if field.required else None)
+def _field(column: NestedField) -> Field:
+    codec = codec_of(column.field_type, optional=column.optional)
+    assert codec is not None, column
+    return Field(column.name, codec, MISSING if column.required else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +105,17 @@ class TableRows:
 @dataclass(frozen=True)
 class TableColumns:
     """Decodes records of Kafka's source to Arrow tables of an Iceberg schema.  Picklable.  A record that the partition
-    spec refuses does not fit.
+    spec refuses does not fit.  ``names``: by which records give the fields, where these are not the fields' own.
     """
 
     schema: Schema
     format: FormatSettings = JSON
     keys: KeyColumns | None = None
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    names: RecordNames = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return TableColumns, (self.schema, self.format, self.keys, self.spec)
+        return TableColumns, (self.schema, self.format, self.keys, self.spec, self.names)
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -124,7 +125,7 @@ class TableColumns:
     @property
     def filled(self) -> dict[str, bool]:
         """The columns that a record fills, each with whether it is required."""
-        return {f.name: f.required for f in self.schema.fields if f.name not in METADATA_COLUMNS}
+        return {f.name: f.required for f in self._filled.fields}
 
     @cached_property
     def _metadata(self) -> dict[str, str]:
@@ -138,19 +139,24 @@ class TableColumns:
 
     @cached_property
     def _reader(self) -> FormatReader:
-        fields = [_field(f) for f in self.schema.fields if f.name not in METADATA_COLUMNS]
-        return reader_of(self.format, fields, self.keys)
+        return reader_of(self.format, list(map(_field, asked(self._filled, self.names).fields)), self.keys)
+
+    @cached_property
+    def _filled(self) -> StructType:
+        """The columns that a record fills."""
+        return StructType(*(f for f in self.schema.fields if f.name not in METADATA_COLUMNS))
 
     def decode(self, records: pa.RecordBatch) -> TableRows:
         """The rows that fit, and why the others do not."""
         found = self._reader.decode(records)
         kept = records if found.rows is None else records.take(found.rows)
-        columns = {name: found.batch.column(name) for name in found.batch.schema.names}
+        arrays, faults, where = gathered(found.batch.columns, self._filled, self.names)
+        columns = {f.name: array for f, array in zip(self._filled.fields, arrays, strict=True)}
         columns |= {name: kept.column(source) for name, source in self._metadata.items()}
         arrays = [cast(columns[f.name], kind) for f, kind in zip(self.schema.fields, self.arrow, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
         rows = pa.array(np.arange(records.num_rows)) if found.rows is None else found.rows
-        decoded = self._timely(TableRows(table, rows, found.bad))
+        decoded = self._timely(_but(TableRows(table, rows, found.bad), faults, where))
         for check in self._partitioning.checks:
             decoded = _without(decoded, check.refused(decoded.batch), check.column, check.reason)
         return decoded
@@ -166,6 +172,15 @@ class TableColumns:
             return decoded
         wrong = beyond_calendar(decoded.batch.column(name).combine_chunks())
         return _without(decoded, wrong, name, f"out of range for {TimestamptzType()}")
+
+
+def _but(decoded: TableRows, faults: Faults, where: Sequence[str]) -> TableRows:
+    """Without the rows of these faults; the first one says what is wrong with a row."""
+    left: Mask = np.ones(decoded.batch.num_rows, np.bool_)
+    for (mask, reason), column in zip(faults, where, strict=True):
+        decoded = _without(decoded, mask[left], column, reason)
+        left &= ~mask
+    return decoded
 
 
 def _without(decoded: TableRows, wrong: Mask, column: str, reason: str) -> TableRows:
