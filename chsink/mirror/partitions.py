@@ -36,7 +36,7 @@ def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
     for field in spec.fields:
         if isinstance(field.transform, UnknownTransform):
             found.append(f"{field.name}: unknown transform {field.transform}")
-        elif (source := source_of(schema, field.source_id)) is None or not source.kind.is_primitive:
+        elif (source := leaf_of(schema, field.source_id)) is None or not source.kind.is_primitive:
             found.append(f"{field.name}: its source is no single value of a row")
         elif isinstance(field.transform, IdentityTransform) and isinstance(source.kind, UUIDType):
             found.append(f"{field.name}: identity of a uuid, whose rows pyiceberg does not find")
@@ -47,7 +47,7 @@ def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
     return tuple(found)
 
 
-class Source(NamedTuple):
+class Leaf(NamedTuple):
     """A column, or a field in its structs.  ``at`` are the positions that lead there; ``name`` has a dot for each.
     ``beneath_optional``: one of these structs may be null.
     """
@@ -67,21 +67,21 @@ class Source(NamedTuple):
         return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def source_of(schema: Schema, field_id: int) -> Source | None:
+def leaf_of(schema: Schema, field_id: int) -> Leaf | None:
     """The column, or the field inside structs, with this id; None if there is none, or it lies in a list or a map."""
-    columns = _sources(schema.fields, "", (), beneath_optional=False)
+    columns = _leaves(schema.fields, "", (), beneath_optional=False)
     return next((source for found, source in columns if found == field_id), None)
 
 
-def _sources(
+def _leaves(
     fields: Sequence[NestedField], place: str, way: tuple[int, ...], *, beneath_optional: bool
-) -> Iterator[tuple[int, Source]]:
+) -> Iterator[tuple[int, Leaf]]:
     for position, field in enumerate(fields):
-        source = Source(place + field.name, field.field_type, field.required, (*way, position), beneath_optional)
+        source = Leaf(place + field.name, field.field_type, field.required, (*way, position), beneath_optional)
         yield field.field_id, source
         if isinstance(field.field_type, StructType):
             null = beneath_optional or field.optional
-            yield from _sources(field.field_type.fields, f"{source.name}.", source.at, beneath_optional=null)
+            yield from _leaves(field.field_type.fields, f"{source.name}.", source.at, beneath_optional=null)
 
 
 class Part(NamedTuple):
@@ -134,7 +134,7 @@ class Partitioning:
 
     @cached_property
     def _columns(self) -> tuple[PartitionColumn, ...]:
-        sources = [source_of(self.schema, field.source_id) for field in self.spec.fields]
+        sources = [leaf_of(self.schema, field.source_id) for field in self.spec.fields]
         return tuple(PartitionColumn(f, s) for f, s in zip(self.spec.fields, sources, strict=True) if s is not None)
 
 
@@ -153,7 +153,7 @@ class PartitionColumn:
     """One field of a spec, and the table's column that it is made from."""
 
     field: PartitionField
-    source: Source
+    source: Leaf
 
     @property
     def column(self) -> str:

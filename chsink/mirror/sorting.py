@@ -17,7 +17,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
-from chsink.mirror.partitions import Source, source_of
+from chsink.mirror.partitions import Leaf, leaf_of
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Sorting:
         return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))  # a stable sort
 
     @cached_property
-    def _fields(self) -> tuple[tuple[SortField, Source], ...]:
+    def _fields(self) -> tuple[tuple[SortField, Leaf], ...]:
         found = []
         for field in self.order.fields:
-            source = source_of(self.schema, field.source_id)
+            source = leaf_of(self.schema, field.source_id)
             if source is None or not source.kind.is_primitive:
                 break
             if isinstance(field.transform, UnknownTransform | VoidTransform):
