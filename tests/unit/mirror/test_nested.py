@@ -21,6 +21,7 @@ from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, IsNull, NotNull
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
 
+from chsink.mirror.arrays import cast
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
 from tests.support.iceberg_cases import CASES
@@ -280,3 +281,14 @@ def test_filters_on_fields_of_structs_find_every_row(open_catalog: Callable[[], 
     assert [ids(equal("s.in.c d", f"x{n}")) for n in present] == [[n] for n in present]
     assert ids(at_least("s.in.n", 25)) == [n for n in present if n >= 25]
     assert ids(not_null("s.in.c d")) == present and set(ids(is_null("s.in.c d"))) == {*range(40)} - {*present}
+
+
+def test_a_required_null_stays_where_its_struct_has_a_value() -> None:
+    """⚑ Beneath a null struct, any value stands for it; elsewhere the writer must refuse it."""
+    field = TableColumns(
+        Schema(NestedField(1, "s", StructType(NestedField(2, "n", LongType(), required=True))))
+    ).arrow.field("s")
+    hidden = pa.array([{"n": 1}, None], pa.struct([("n", pa.int64())]))
+    given = pa.array([{"n": 1}, {"n": None}], pa.struct([("n", pa.int64())]))
+    assert (cast(hidden, field).to_pylist(), cast(hidden, field).field(0).null_count) == ([{"n": 1}, None], 0)
+    assert (cast(given, field).to_pylist(), cast(given, field).field(0).null_count) == ([{"n": 1}, {"n": None}], 1)
