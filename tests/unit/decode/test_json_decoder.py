@@ -203,7 +203,9 @@ def test_nested_columns_are_read_in_each_form_whatever_the_others_use(sampled: b
     assert [bad.row for bad in decoded.bad] == [203, 204, 205, 206, 207]
 
 
-@pytest.mark.parametrize("record", [b'{"c":{"nan":1,"NaN":2}}', b'{"c":{"inf":1,"Infinity":2}}'])
+@pytest.mark.parametrize(
+    "record", [b'{"c":{"nan":1,"NaN":2}}', b'{"c":{"inf":1,"Infinity":2}}', b'{"c":{"0.0":1,"-0.0":2}}']
+)
 def test_two_spellings_of_one_key_are_one_key(record: bytes) -> None:
     """⚑ A Map would keep one of the two values."""
     decoder = JsonDecoder([Column("c", "Map(Float64, Int8)")], timezone="UTC")
