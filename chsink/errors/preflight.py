@@ -724,8 +724,7 @@ MIRROR_TABLE_FORMAT = preflight(
 MIRROR_TABLE_COLUMNS = preflight(
     "CHS-261",
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
-    "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
-    "[[mirror.route]]",
+    "drop or change these columns (docs/types.md lists the supported types), or name another table in [[mirror.route]]",
 )
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",

@@ -6,7 +6,9 @@ import io
 import json
 import pickle
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
@@ -16,12 +18,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
+from chsink.config import load
+from chsink.errors import PreflightError
 from chsink.fields import TextFile
 from chsink.findings import Severity
 from chsink.formats.settings import JSON, Avro, Csv, FormatSettings, Json
 from chsink.mirror.checks import table_findings
 from chsink.mirror.names import clashes, faults, record_names
+from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.types import TableColumns
+from tests.unit.config.conftest import LEAST
 
 Open = Callable[[], Catalog]
 MAPPING = "schema.name-mapping.default"
@@ -141,3 +147,39 @@ def test_a_mapping_that_cannot_be_followed(open_catalog: Open, mapping: str, wor
     assert words in "; ".join(faults(table.metadata))
     [finding] = table_findings("shop.t", table)
     assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-269") and words in finding.sentence
+
+
+JOB = """
+{least}
+[mirror]
+enabled = true
+catalog = {{ name = "lake", type = "sql", uri = "sqlite:///{folder}/catalog.db", warehouse = "file://{folder}/warehouse" }}
+
+[[mirror.route]]
+topic = "orders"
+table = "shop.t"
+format = {form}
+"""
+
+
+def opened(folder: Path, form: str) -> OpenMirror:
+    job = folder / "job.toml"
+    job.write_text(JOB.format(least=LEAST, folder=folder, form=form), "utf-8")
+    kafka = SimpleNamespace(topic_ids=lambda topics: dict.fromkeys(topics, "id"))
+    return open_mirror(load(job, environ={}), cast("Any", kafka))
+
+
+def test_workers_and_samples_follow_the_mapping(table: Table, tmp_path: Path) -> None:
+    mirror = opened(tmp_path, '"json"')
+    [(name, sampled)] = mirror.readable()["orders"]
+    [work] = mirror.feeds().tables["orders"]
+    assert name == work.table == "shop.t"
+    for columns in (sampled, work.columns):
+        rows, _ = decode(columns, '{"id": 1}', '{"number": 2}')
+        assert [row["number"] for row in rows] == [1, 2]
+
+
+def test_a_start_refuses_options_beside_a_mapping(table: Table, tmp_path: Path) -> None:
+    form = '{ type = "json", constants = { number = 1 } }'
+    with pytest.raises(PreflightError, match=r"CHS-269.*options name number"):
+        opened(tmp_path, form).feeds()
