@@ -29,7 +29,7 @@ from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.driver_name import driver_name
 from chsink.errors import preflight
-from chsink.formats.announced import reads_format
+from chsink.formats.announced_columns import reads_format
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import LetterSettings, fingerprint
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES

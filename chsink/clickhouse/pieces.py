@@ -35,9 +35,9 @@ from chsink.dlq.letters import Delivery, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, values
-from chsink.formats.announced import with_columns
-from chsink.formats.chosen import own_records
+from chsink.formats.announced_columns import with_columns
 from chsink.formats.pipeline import grows
+from chsink.formats.table_by_decoder import own_records
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split

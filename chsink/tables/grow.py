@@ -2,7 +2,7 @@
 such a field is sent.
 
 ``ADD COLUMN IF NOT EXISTS`` appends columns at the end, so the columns of an earlier announced range can still be found
-(:mod:`chsink.formats.announced`).  Two drivers may add the same column.
+(:mod:`chsink.formats.announced_columns`).  Two drivers may add the same column.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.errors import AlteredError, UnavailableError
-from chsink.formats.announced import as_announced
+from chsink.formats.announced_columns import as_announced
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.settings import JSON
