@@ -26,7 +26,7 @@ from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
-from chsink.clickhouse.unknown import SAMPLE, FieldWatch
+from chsink.clickhouse.unknown_fields import SAMPLE, FieldWatch
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS

@@ -23,7 +23,7 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown import is_column_name
+from chsink.clickhouse.unknown_fields import is_column_name
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
 from chsink.decode.inferred import TEXT, wider

@@ -18,7 +18,7 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown import missing_columns
+from chsink.clickhouse.unknown_fields import missing_columns
 from chsink.config import Route
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence

@@ -17,7 +17,7 @@ import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
-from chsink.clickhouse.facts import read_facts
+from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import ShardWriter

@@ -20,8 +20,8 @@ from chsink.formats.settings import JSON
 from chsink.formats.table_by import Choice
 from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.replay.choose import is_confirmed
+from chsink.replay.cutting import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.report import MOST_NAMED, KeepReason, Left, ReplayReport
-from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import ROUND_BYTES, bounded
 from chsink.sharding import Layout, Shard
