@@ -37,7 +37,6 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from chsink.errors import preflight
 from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, rows_until
 from chsink.ports import Outcome
@@ -54,6 +53,14 @@ _UNKNOWN_TYPE = re.compile("(?:Unsupported field type: '|Could not parse )(.+?)(
 
 class CatalogFailed(Exception):
     """The catalog, or the storage of its tables, gave no usable answer."""
+
+
+class UnknownType(CatalogFailed):
+    """The table has a type that pyiceberg does not know."""
+
+    def __init__(self, table: str, kind: str) -> None:
+        super().__init__(f"{table}: pyiceberg does not know the type {kind}")
+        self.table, self.kind = table, kind
 
 
 class DamagedProperty(DamagedChain):
@@ -140,16 +147,14 @@ class MirrorTable:
         return None if table is None else TableRead(table, self._view(table))
 
     def load(self) -> Table | None:
-        """The table without its chain, None if the catalog has none.  Raises ``CatalogFailed``, and PreflightError
-        CHS-261 for a type that pyiceberg does not know.
-        """
+        """The table without its chain, None if the catalog has none.  Raises ``CatalogFailed``."""
         try:
             return self.catalog.load_table(self.identifier)
         except NoSuchTableError:
             return None
         except Exception as error:  # any exception of the catalog's client
             if unknown := _UNKNOWN_TYPE.search(str(error)):
-                raise preflight.MIRROR_TABLE_COLUMNS(table=self.identifier, columns=unknown[1]) from error
+                raise UnknownType(self.identifier, unknown[1]) from error
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def missing(self, read: TableRead, locations: Sequence[str]) -> frozenset[str]:

@@ -21,6 +21,7 @@ from chsink.errors.entry import Entry
 from chsink.findings import Severity
 from chsink.mirror.checks import other_sinks, table_findings
 from chsink.mirror.control import Names
+from chsink.mirror.failures import in_words
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.topic import KEPT_MS, Settings, _admin, _settings, settings_findings
 from chsink.statemachine.commit.chain import Chain, Link, encode
@@ -78,10 +79,9 @@ def test_a_type_that_pyiceberg_does_not_know_is_named(open_catalog: Open, kind: 
     metadata = json.loads(path.read_text())
     metadata["schemas"][0]["fields"].append({"id": 3, "name": "v", "type": kind, "required": False})
     path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0, "last-column-id": 3}))
-    with pytest.raises(
-        PreflightError,
-        match=re.escape(f"[CHS-261] Iceberg table shop.orders has columns that the mirror cannot fill: {kind}"),
-    ):
+    names = Names({}, "control", "chsink-sink", 0.1)
+    said = f"[CHS-261] Iceberg table shop.orders has columns that the mirror cannot fill: {kind}\n"
+    with pytest.raises(PreflightError, match=re.escape(said)), in_words(names):
         MirrorTable(open_catalog(), "shop.orders", PropertyKeys("chsink-orders", "control")).load()
 
 
