@@ -45,10 +45,11 @@ def ui(
 
     check_installed()
     from chsink.observe.logs import configure, logger
+    from chsink.ui.eyes import Eyes
     from chsink.ui.serve import StatusPage
 
     configure(loaded.observe.log_format, "error")
-    page = StatusPage(loaded, logger(loaded.sink.name), show_values=show_values)
+    page = StatusPage(loaded, logger(loaded.sink.name), Eyes(loaded, show_values=show_values))
     typer.echo(f"{page.url}  Ctrl-C stops the page; the job goes on", err=True)
     with suppress(KeyboardInterrupt):
         page.run()

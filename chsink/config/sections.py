@@ -17,7 +17,8 @@ from chsink.notation.sql import quote_identifier
 
 _MIB = 1024 * 1024
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
-_ADDRESS = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
+_PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_ADDRESS = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):{_PORT}"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
 
 

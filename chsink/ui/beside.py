@@ -24,6 +24,7 @@ def page_beside(config: Config, observer: JobObserver, log: structlog.typing.Fil
         yield
         return
     check_installed()
+    from chsink.ui.eyes import Eyes
     from chsink.ui.serve import StatusPage, served  # their packages are an extra
 
     ending = False
@@ -32,7 +33,7 @@ def page_beside(config: Config, observer: JobObserver, log: structlog.typing.Fil
         end = () if observer.end is None else observer.end.parts or (observer.end,)
         return JobView(observer.last_batch, tuple(map(failure_of, end)), ending)
 
-    with served(StatusPage(config, log, job=view)) as page:
+    with served(StatusPage(config, log, Eyes(config, view), view)) as page:
         log.info("status page", url=page.url)
         try:
             yield

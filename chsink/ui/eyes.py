@@ -41,7 +41,9 @@ LETTERS_S: Final = 30.0
 class Eyes:
     """Of one page.  Not for several threads at once.  ``job`` says what a job in this process says of itself."""
 
-    def __init__(self, config: Config, job: Callable[[], JobView | None], *, show_values: bool) -> None:
+    def __init__(
+        self, config: Config, job: Callable[[], JobView | None] = lambda: None, *, show_values: bool = False
+    ) -> None:
         self._config = config
         self._job = job
         self._show_values = show_values
@@ -65,7 +67,7 @@ class Eyes:
                 found = self._services().read()
             except Exception as error:
                 failure = failure_of(error)
-                self.close()
+                self._close()
             else:
                 self._look_rarely(found, now_s)
         if self._config.mirror.enabled and now_s - self._mirror_at >= MIRROR_S:
@@ -84,15 +86,15 @@ class Eyes:
             self._job(),
         )
 
-    def close(self) -> None:
-        """Close all connections; the next look opens them again."""
-        self._open.close()
-        self._reader = self._kafka = self._topic = None
-
-    def forget(self) -> None:
-        """Speeds are not measured over a time without looks."""
+    def rest(self) -> None:
+        """Close all connections until the next look.  Speeds are not measured over a time without looks."""
+        self._close()
         self._seen.clear()
         self._history.clear()
+
+    def _close(self) -> None:
+        self._open.close()
+        self._reader = self._kafka = self._topic = None
 
     def _services(self) -> StatusReader:
         if self._reader is None:

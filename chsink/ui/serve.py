@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 import uvicorn
@@ -21,13 +21,22 @@ from chsink.ui.access import LOCAL, Access
 from chsink.ui.app import application
 from chsink.ui.board import Board
 from chsink.ui.document import document
-from chsink.ui.eyes import Eyes
 from chsink.ui.picture import JobView, Picture
 
 DEFAULT: Final = ("127.0.0.1", 8686)
 START_S: Final = 10.0
 GOODBYE_S: Final = 2
 """How long open pages may take to receive the last frame."""
+
+
+class Looks(Protocol):
+    """Who looks: :class:`chsink.ui.eyes.Eyes`."""
+
+    def look(self) -> Picture:
+        """One look."""
+
+    def rest(self) -> None:
+        """Nobody watches any more."""
 
 
 class StatusPage:
@@ -37,16 +46,14 @@ class StatusPage:
         self,
         config: Config,
         log: structlog.typing.FilteringBoundLogger,
-        *,
+        eyes: Looks,
         job: Callable[[], JobView | None] = lambda: None,
-        show_values: bool = False,
     ) -> None:
-        self._config, self._job = config, job
-        self._eyes = Eyes(config, job, show_values=show_values)
+        self._config, self._eyes, self._job = config, eyes, job
         self._picture: Picture | None = None
         origin = config.origin("sink.name")
         self._file = origin if Path(origin).is_file() else None
-        self.board = Board(self._look, self._rest, config.observe.ui_interval_s, log)
+        self.board = Board(self._look, eyes.rest, config.observe.ui_interval_s, log)
         self.socket = _listening(*(config.observe.ui_place or DEFAULT))
         self.server = _Server(self._settings(), self.board)
 
@@ -75,10 +82,6 @@ class StatusPage:
 
     def _document(self, picture: Picture) -> str:
         return json.dumps(document(picture, job_file=self._file, interval_s=self._config.observe.ui_interval_s))
-
-    def _rest(self) -> None:
-        self._eyes.close()
-        self._eyes.forget()
 
     def _settings(self) -> uvicorn.Config:
         observe = self._config.observe
@@ -132,6 +135,5 @@ def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise preflight.PAGE_NOT_SERVED(address=f"{host}:{port}", reason=reason) from error
+    except OSError as error:
+        raise preflight.PAGE_NOT_SERVED(address=f"{host}:{port}", reason=error.strerror or error) from error

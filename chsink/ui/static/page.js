@@ -82,7 +82,7 @@ function showSums(section, { sums, landed }) {
   );
 }
 
-const WHERE = { ended: "ended the job", state: "state", ahead: "ahead", mirror: "mirror", letters: "dead letters" };
+const WHERE = { ended: "ended the job", state: "state store", ahead: "ends a start", mirror: "mirror", letters: "dead letters" };
 
 /** Text with `code` in it. */
 const coded = (text) => clean(text).split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
@@ -200,9 +200,10 @@ function showPartitions(section, { routes, partitions }) {
   if (table.open) table.ontoggle();
 }
 
-const MOST = 50;
+const MOST = 10;
 function showDoubt(section, { routes, doubtful }) {
-  section.querySelector("tbody").replaceChildren(...doubtful.slice(0, MOST).map(([at, partition, , start, end, , , ageS]) =>
+  const oldest = [...doubtful].sort((a, b) => (b[7] ?? 0) - (a[7] ?? 0)).slice(0, MOST);
+  section.querySelector("tbody").replaceChildren(...oldest.map(([at, partition, , start, end, , , ageS]) =>
     el("tr", {}, el("th", { scope: "row" }, name(routes[at].topic)), el("td", { class: "n" }, String(partition)), el("td", {}, name(routes[at].table)),
       cell(count(start)), cell(count(end)), cell(count(end - start)), cell(ageS === null ? NONE : `${duration(ageS)} ago`))));
   section.querySelector(".more").textContent = doubtful.length > MOST ? `and ${count(doubtful.length - MOST)} more: see the table of all partitions` : "";
