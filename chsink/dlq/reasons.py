@@ -6,7 +6,6 @@ counted there.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -45,9 +44,11 @@ def reasons_in_table(letters: LettersInTable, *, whole: bool = False) -> list[Le
 
 @dataclass
 class _Seen:
+    """``letters`` hold the newest ones, and some more."""
+
     count: int = 0
     newest_ms: int = 0
-    letters: deque[KeptLetters] = field(default_factory=lambda: deque(maxlen=SHOWN))
+    letters: list[KeptLetters] = field(default_factory=list)
 
 
 class ReasonsInTopic:
@@ -69,7 +70,9 @@ class ReasonsInTopic:
                     self._take(kept_of(one, replayed=False))
             elif one.sink == replay_sink(self._place.sink):
                 self._mark(one.place.topic, one.place.partition, one.place.offset, one.place.table)
-        groups = [LetterGroup(*key, s.count, None, s.newest_ms, _newest(s.letters)) for key, s in self._seen.items()]
+        groups = [
+            LetterGroup(*key, s.count, None, s.newest_ms, tuple(_newest(s.letters))) for key, s in self._seen.items()
+        ]
         return sorted(groups, key=lambda group: -group.count)[:MOST]
 
     def _take(self, kept: KeptLetters) -> None:
@@ -77,6 +80,8 @@ class ReasonsInTopic:
         seen.count += 1
         seen.newest_ms = max(seen.newest_ms, kept.timestamp_ms)
         seen.letters.append(kept if self._whole else replace(kept, key=None, value=None, headers=()))
+        if len(seen.letters) > 2 * SHOWN:  # not with each one: sorting a topic's worth of them would take long
+            seen.letters = _newest(seen.letters)
 
     def _mark(self, *place: str | int) -> None:
         for seen in self._seen.values():
@@ -89,5 +94,5 @@ def _key(kept: KeptLetters) -> tuple[str, str, str]:
     return kept.table, kept.column, kept.error_id
 
 
-def _newest(letters: Sequence[KeptLetters]) -> tuple[KeptLetters, ...]:
-    return tuple(reversed(letters))
+def _newest(letters: Sequence[KeptLetters]) -> list[KeptLetters]:
+    return sorted(letters, key=lambda one: (one.timestamp_ms, one.offset), reverse=True)[:SHOWN]

@@ -94,7 +94,7 @@ class Eyes:
 
     def _close(self) -> None:
         self._open.close()
-        self._reader = self._kafka = self._topic = None
+        self._reader = self._kafka = None
 
     def _services(self) -> StatusReader:
         if self._reader is None:
@@ -148,6 +148,7 @@ class Eyes:
         try:
             return self._topic.read()
         except KafkaException as error:
+            self._topic = None
             raise errors.KAFKA_UNAVAILABLE(bootstrap=kafka.bootstrap, reason=error.args[0].str()) from error
 
     def _look_at_mirror(self) -> Mirror:

@@ -55,13 +55,9 @@ class StatusPage:
         self._file = origin if Path(origin).is_file() else None
         self.board = Board(self._look, eyes.rest, config.observe.ui_interval_s, log)
         self.socket = _listening(*(config.observe.ui_place or DEFAULT))
-        self.server = _Server(self._settings(), self.board)
-
-    @property
-    def url(self) -> str:
-        """Where the page is."""
         host, port = self.socket.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        self.server = _Server(self._settings(), self.board)
 
     def run(self) -> None:
         """Serve it until the server is told to end: by a signal, in the main thread."""

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
@@ -44,17 +44,15 @@ def show(browser: Browser) -> Show:
     """``show(picture…)`` opens a page that shows them.  What the browser complains about fails the test."""
 
     @contextmanager
-    def opened(*shown: Picture, scheme: Literal["light", "dark"] = "light", **observe: Any) -> Iterator[Page]:
+    def opened(*shown: Picture, **observe: Any) -> Iterator[Page]:
         complaints: list[str] = []
         with pictures.page(*shown, **observe) as served:
-            context = browser.new_context(viewport={"width": WIDTH, "height": 700}, color_scheme=scheme)
+            context = browser.new_context(viewport={"width": WIDTH, "height": 700})
             context.set_default_timeout(LIMIT_MS)
             page = context.new_page()
             page.on("console", lambda message: complaints.append(message.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on(
-                "request", lambda request: complaints.extend([request.url] * (not request.url.startswith(served.url)))
-            )
+            page.on("request", lambda request: complaints.extend([request.url] * (served.url not in request.url)))
             page.goto(served.url)
             if not observe:
                 page.locator("#live[data-state=live], #live[data-state=ended]").wait_for()
@@ -66,23 +64,19 @@ def show(browser: Browser) -> Show:
     return opened
 
 
-def photograph(page: Page, name: str) -> None:
-    """For the docs, if asked."""
-    if FOLDER:
-        Path(FOLDER).mkdir(parents=True, exist_ok=True)
-        file = Path(FOLDER) / f"{name}.png"
-        page.screenshot(path=file, full_page=True)
-        assert file.stat().st_size < 100_000, f"{file} is too large"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("state", ["idle", "landing", "halted", "many"])
-def test_a_state(show: Show, state: str, scheme: Literal["light", "dark"]) -> None:
-    """All that can be seen has the contrast of WCAG AA, in both schemes."""
-    with show(pictures.STATES[state](), scheme=scheme) as page:
+def looks_well(page: Page, name: str) -> None:
+    """All that can be seen has the contrast of WCAG AA, light and dark, and fits the window.  Photographs it for the docs,
+    if asked.
+    """
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
         assert page.evaluate(CONTRASTS) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
-        photograph(page, f"{state}-{scheme}")
+        if FOLDER:
+            Path(FOLDER).mkdir(parents=True, exist_ok=True)
+            file = Path(FOLDER) / f"{name}-{scheme}.png"
+            page.screenshot(path=file, full_page=True)
+            assert file.stat().st_size < 100_000, f"{file} is too large"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
 
 
 def test_idle(show: Show) -> None:
@@ -91,6 +85,7 @@ def test_idle(show: Show) -> None:
         expect(page).to_have_title("web · chsink")
         hidden = page.locator("#problems, #doubt, #batch, #letters, #mirror")
         assert [part.is_visible() for part in hidden.all()] == [False] * 5
+        looks_well(page, "idle")
 
 
 def test_landing(show: Show) -> None:
@@ -102,6 +97,7 @@ def test_landing(show: Show) -> None:
         expect(row.locator("svg path")).to_have_count(1)
         expect(page.locator("#batch")).to_contain_text("insert3.48 s")
         expect(page.locator("#doubt tbody tr")).to_have_count(8)
+        looks_well(page, "landing")
         letters = page.locator("#letters details").first
         letters.locator("summary").click()
         expect(letters.locator("tbody tr").first).to_contain_text("flights040,100".replace(",", ""))
@@ -113,7 +109,7 @@ def test_in_doubt(show: Show) -> None:
         expect(page.locator("#health")).to_have_attribute("data-level", "warn")
         expect(page.locator("#doubt tbody tr")).to_have_count(3)
         expect(page.locator("#maps .cell.doubt")).to_have_count(3)
-        photograph(page, "in-doubt")
+        looks_well(page, "in-doubt")
 
 
 def test_halted(show: Show) -> None:
@@ -121,6 +117,7 @@ def test_halted(show: Show) -> None:
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         expect(page.locator("#problems .id")).to_have_text(["CHS-309", "CHS-308"])
         expect(page.locator("#live-text")).to_contain_text("ended, last seen")
+        looks_well(page, "halted")
         page.get_by_role("button", name="Copy: chsink state resolve clicks 5 --resend").click()
         expect(page.locator("#announce")).to_have_text("The command was copied.")
         assert page.evaluate("navigator.clipboard.readText()") == "chsink state resolve clicks 5 --resend"
@@ -132,7 +129,7 @@ def test_mirror(show: Show) -> None:
         expect(row.locator("td")).to_have_text(
             ["60,210", "44 s", "41,200", "3", "38 s ago", "41 s ago", "5126883402117345921"]
         )
-        photograph(page, "mirror")
+        looks_well(page, "mirror")
 
 
 def test_512_partitions_with_the_keyboard(show: Show) -> None:
@@ -141,6 +138,7 @@ def test_512_partitions_with_the_keyboard(show: Show) -> None:
         expect(cells).to_have_count(512)
         assert page.locator("#maps button.cell[tabindex='0']").count() == 1, "one stop for the tabulator, not 512"
         assert page.locator(".cells").bounding_box()["height"] < 200  # type: ignore[index]
+        looks_well(page, "many")
         cells.first.focus()
         for key, at in (("ArrowRight", 1), ("End", 511), ("ArrowRight", 511), ("Home", 0), ("ArrowLeft", 0)):
             page.keyboard.press(key)
@@ -173,7 +171,7 @@ def test_what_a_screen_reader_is_told(show: Show) -> None:
     """Landmarks and headings; a change of health is announced, a change of numbers is not."""
     with show(pictures.idle(), pictures.idle(), pictures.in_doubt()) as page:
         for role in ("banner", "main", "contentinfo"):
-            assert page.get_by_role(role).count() == 1  # type: ignore[arg-type]
+            assert page.get_by_role(role).count() == 1
         assert page.get_by_role("heading", level=1).inner_text().split() == ["chsink", "web"]
         headings = page.get_by_role("heading", level=2).all_inner_texts()
         assert headings == ["Routes", "Partitions by lag"]
@@ -213,7 +211,7 @@ def test_a_page_that_is_updated_keeps_focus_and_open_parts(show: Show) -> None:
 def test_the_token_is_entered_once(show: Show) -> None:
     with show(pictures.idle(), ui_token={"env": "TOKEN"}) as page:
         assert page.url.endswith("/login")
-        photograph(page, "token")
+        looks_well(page, "token")
         page.get_by_label("Token").fill("a token of this test")
         page.keyboard.press("Enter")
         expect(page.locator("#sentence")).to_contain_text("Up to date")

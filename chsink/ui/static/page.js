@@ -181,7 +181,9 @@ function showPartitions(section, { routes, partitions }) {
   const shape = JSON.stringify([routes.map((r) => [r.topic, r.table]), byRoute.map((cells) => cells.length)]);
   if (section.dataset.shape !== shape) {
     section.dataset.shape = shape;
+    const focused = [...$("maps").querySelectorAll("button.cell")].indexOf(document.activeElement);
     $("maps").replaceChildren(...routes.map((route, at) => makeMap(route, byRoute[at])));
+    if (focused >= 0) $("maps").querySelectorAll("button.cell")[focused]?.focus();
   }
   byRoute.forEach((cells, at) => {
     const buttons = $("maps").children[at].querySelector(".cells").children;
