@@ -869,6 +869,17 @@ REPLAY_FROM_COMPACTED = preflight(
     "vanish, and the next replay would land the same records again",
     "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
 )
+PAGE_NOT_SERVED = preflight(
+    "CHS-279",
+    "the status page cannot be served on {address}: {reason}",
+    "set observe.ui (or --listen of `chsink ui`) to an address of this machine and a free port; port 0 takes any free "
+    "port",
+)
+NO_PAGE_PACKAGES = preflight(
+    "CHS-279",
+    "the status page needs packages that are not installed for {python}: {missing}",
+    "run {python} -m pip install 'chsink[ui]'; or remove observe.ui",
+)
 DELETES_UNKNOWN = preflight(
     "CHS-278",
     'errors.on_tombstone = "delete" cannot work for table {table}: {problem}',
