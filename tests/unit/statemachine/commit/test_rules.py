@@ -334,6 +334,27 @@ def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
     assert begin("id", None, links, 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
 
 
+@pytest.mark.parametrize(
+    ("committed", "links", "log_start", "because"),
+    [
+        (None, [None, None], 7, "FRESH"),
+        (None, [FRESH, None], 3, "HALF_FRESH"),
+        (None, [FRESH, None], 4, "RECORDS_GONE"),
+        (6, [MOVED, MOVED], 6, "KEPT"),
+        (6, [MOVED, MOVED], 7, "RECORDS_GONE"),
+        (6, [MOVED, LATER], 8, "GROUP_BELOW"),
+        (None, [MOVED, LATER], 9, "RECORDS_GONE"),
+        (6, [MOVED, None], 7, "RECORDS_GONE"),
+    ],
+)
+def test_a_log_that_starts_above_what_was_handed_over_halts(
+    committed: int | None, links: list[Link | None], log_start: int, because: str
+) -> None:
+    """⚑ A checkpoint that was beyond these offsets did not plan them, so their loss showed with the next record only."""
+    begun = begin("id", committed, links, 2, log_start=log_start)
+    assert begun.because == because and (begun.halt is CommitHalt.RECORDS_GONE) == (because == "RECORDS_GONE")
+
+
 # --- rounds ----------------------------------------------------------------------------------------------------------
 
 PACE = CommitPace(interval_ms=100, timeout_ms=50, buffer=10)
