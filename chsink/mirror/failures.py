@@ -22,6 +22,7 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.RECORDS_GONE: halts.MIRROR_RECORDS_GONE,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
     CommitHalt.ROWS_FOUND: halts.MIRROR_ROWS_FOUND,
+    CommitHalt.ROWS_GONE: halts.MIRROR_ROWS_GONE,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,
     CommitHalt.TOPIC_RECREATED: halts.MIRROR_TOPIC_RECREATED,

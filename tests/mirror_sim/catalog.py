@@ -50,7 +50,8 @@ class Snap:
     @property
     def summary(self) -> Any:
         """As pyiceberg has it."""
-        return SimpleNamespace(additional_properties=self.properties)
+        counts = {"total-records": str(len(self.held)), "added-records": str(len(self.added))}
+        return SimpleNamespace(additional_properties={**self.properties, **counts})
 
 
 @dataclass(frozen=True, slots=True)

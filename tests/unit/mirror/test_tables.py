@@ -261,6 +261,24 @@ def test_a_rollback_is_noticed(table: MirrorTable) -> None:
     assert chain_of(table).halt is CommitHalt.ROLLED_BACK
 
 
+@pytest.mark.parametrize("rolled_back", [True, False])
+def test_a_rollback_is_noticed_after_compaction_and_expiry(table: MirrorTable, *, rolled_back: bool) -> None:
+    """⚑ The rows of the last commit were gone without a word."""
+    appended(table, 9, 1)
+    first = read(table).view.head
+    appended(table, 11, 2)
+    assert first is not None
+    if rolled_back:
+        table.catalog.load_table("shop.orders").manage_snapshots().rollback_to_snapshot(first).commit()
+    foreign = table.catalog.load_table("shop.orders")
+    old = [snapshot.snapshot_id for snapshot in foreign.snapshots()]
+    foreign.append(pa.table({"id": [100], "name": ["x"]}, schema=foreign.schema().as_arrow()))
+    foreign.maintenance.expire_snapshots().by_ids(old).commit()
+    found = chain_of(table)
+    assert found.because == ("ROWS_GONE" if rolled_back else "EXPIRED")
+    assert found.halt is (CommitHalt.ROWS_GONE if rolled_back else None)
+
+
 def test_two_sinks_share_a_table_without_seeing_each_other(table: MirrorTable) -> None:
     appended(table, 9, 1)
     other = MirrorTable(table.catalog, "shop.orders", PropertyKeys("chsink-other", "control"))
