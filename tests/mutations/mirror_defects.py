@@ -30,7 +30,7 @@ MIRROR_DEFECTS = (
         "mirror: what was handed over is not cropped",
         (becomes("chsink.statemachine.commit.handover.hand_over", "OffsetRange(A, B.end)", "B"),),
         "group_follows",
-        seed=188,
+        seed=1,
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
@@ -42,7 +42,7 @@ MIRROR_DEFECTS = (
         "mirror: records that Kafka deleted count as read",
         (never("chsink.mirror.task.Feeds.check_held", "A > max(...)"),),
         "chain_is_content",
-        seed=61,
+        seed=134,
     ),
     MirrorDefect(
         "mirror: offsets that were passed over while reading count as read",
@@ -152,7 +152,7 @@ MIRROR_DEFECTS = (
         "mirror: an origin is stored in the chain alone",
         (without("chsink.mirror.tables.MirrorTable.begin", "SetPropertiesUpdate(...)"),),
         "halt_justified",
-        seed=11,
+        seed=132,
         often={"table commit late": 25.0},
     ),
     MirrorDefect(
@@ -185,7 +185,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "nothing_forgotten",
-        seed=1,
+        seed=3,
     ),
     MirrorDefect(
         "mirror: a new coordinator reads from the largest offset that a table stored",
@@ -230,7 +230,7 @@ MIRROR_DEFECTS = (
         "mirror: files that were deleted are committed",
         (drop("chsink.mirror.table_commits.TableCommits.commit", "_deleted(...)"),),
         "chain_is_content",
-        seed=4,
+        seed=30,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
