@@ -6,7 +6,7 @@ Rules:
 - Each file is listed in a manifest of the partition spec that it was written for.
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
 - An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
-  No file is deleted.
+  No data file is deleted.
 - Each attempt writes metadata files under names of its own: an earlier attempt, whose answer did not come, may still be
   applied, and its snapshot refers to what that attempt wrote.
 """
@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -43,6 +44,8 @@ from chsink.mirror.rows import found_row, rows_until
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
 from chsink.statemachine.ranges import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
@@ -250,12 +253,22 @@ class MirrorTable:
             *(AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in heads.items()),  # type: ignore[call-arg] # by name
         )
         try:
-            self.catalog.commit_table(table, required, updates)
+            done = self.catalog.commit_table(table, required, updates)
         except CommitFailedException as error:
             return Committed(Outcome.REFUSED, reason=str(error))
         except Exception as error:  # the answer was lost, or the catalog went away
             return Committed(Outcome.UNKNOWN, reason=said(error))
+        self._tidy(table, done)
         return Committed(Outcome.APPLIED)
+
+    def _tidy(self, before: Table, after: CommitTableResponse) -> None:
+        """Delete the metadata files that the table no longer lists, if ``write.metadata.delete-after-commit.enabled``.
+        pyiceberg does so in its own commit only.
+        """
+        try:
+            self.catalog._delete_old_metadata(before.io, before.metadata, after.metadata)
+        except Exception as error:  # the commit was applied all the same
+            _log.warning("old metadata files of table %s remain: %s", self.identifier, said(error))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -250,6 +250,9 @@ class SimMirrorTable(MirrorTable):
         )
         return str(uids[0]) if uids else ""
 
+    def _tidy(self, before: Any, after: Any) -> None:
+        """Metadata files are not simulated."""
+
     def _exists(self, table: Any, location: str) -> bool:
         return location in cast("SimCatalog", self.catalog).files
 

@@ -107,7 +107,7 @@ MIRROR_DEFECTS = (
         "mirror: part of a split unit is committed",
         (answers("chsink.statemachine.commit.plan.UNITS.PARTS_MISSING", "False"),),
         "chain_is_content",
-        seed=25,
+        seed=519,
         often={"marker slow": 15.0, "brokers away": 5.0},
     ),
     MirrorDefect(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -277,6 +279,22 @@ def test_a_rollback_is_noticed_after_compaction_and_expiry(table: MirrorTable, *
     found = chain_of(table)
     assert found.because == ("ROWS_GONE" if rolled_back else "EXPIRED")
     assert found.halt is (CommitHalt.ROWS_GONE if rolled_back else None)
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_old_metadata_files_are_deleted_if_the_table_says_so(table: MirrorTable, enabled: str) -> None:
+    """Pyiceberg obeys these properties in its own commit only.  One file is the present one, the others are listed."""
+    settings = {"write.metadata.delete-after-commit.enabled": enabled, "write.metadata.previous-versions-max": "3"}
+    table.catalog.load_table("shop.orders").transaction().set_properties(settings).commit_transaction()
+    for number in range(6):
+        appended(table, 6 + number, number)
+    now = read(table).table
+    assert len(now.metadata.metadata_log) == 3
+    files = [*Path(urlparse(now.location()).path).rglob("*.metadata.json")]
+    assert len(files) == (4 if enabled == "true" else 8)
+    names = {file.name for file in files}
+    assert all(log.metadata_file.rpartition("/")[2] in names for log in now.metadata.metadata_log)
+    assert held(table) == [*range(6)]
 
 
 def test_two_sinks_share_a_table_without_seeing_each_other(table: MirrorTable) -> None:
