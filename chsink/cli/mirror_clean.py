@@ -11,6 +11,8 @@ import typer
 from chsink.cli.mirror import quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.errors import ChsinkError
+from chsink.errors.several import raise_all
 
 if TYPE_CHECKING:
     from chsink.mirror.clean import TableClean
@@ -74,12 +76,19 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
 
     opened = open_mirror(loaded, open_admin(loaded))
     cleaner = Cleaner(opened.names, opened.targets, SystemClock().now_ms(), age, expire=expire_snapshots)
-    with in_words(opened.names):
-        done = [cleaner.carry_out(name) if apply else cleaner.plan(name) for name in chosen]
-    if as_json:
+    done: list[TableClean] = []
+    failed: list[ChsinkError] = []
+    for name in chosen:
+        try:
+            with in_words(opened.names):
+                done.append(cleaner.carry_out(name) if apply else cleaner.plan(name))
+        except ChsinkError as error:  # the other tables are cleaned all the same
+            failed.append(error)
+    if as_json and (done or not failed):
         print_json({"applied": apply, "tables": [table.as_dict() for table in done]})
-    else:
+    elif done:
         _print(done, applied=apply)
+    raise_all(failed)
 
 
 def _print(done: list[TableClean], *, applied: bool) -> None:

@@ -84,6 +84,12 @@ def test_clean_and_events_beside_a_mirror(make_bench: MakeBench, monkeypatch: py
         "kafka.connect.commit-id"
     ]
     assert run(bench, "events", "--commit", event["commit"])["events"] == [event]
+    missing = (
+        bench.job_file().read_text(encoding="utf-8") + f'[[mirror.route]]\ntopic = "{bench.topic}"\ntable = "shop.no"\n'
+    )
+    (bench.folder / "two.toml").write_text(missing, encoding="utf-8")
+    partly = CliRunner().invoke(app, ["mirror", "clean", "-c", str(bench.folder / "two.toml")])
+    assert partly.exit_code == 3 and "shop.orders" in partly.output and "CHS-343" in partly.output, partly.output
     plain = CliRunner().invoke(app, ["mirror", "events", "--file", before[0], "-c", str(bench.job_file())])
     assert plain.exit_code == 0 and before[0] in plain.output and waits[0] not in plain.output
     for wrong in (["events", "--table", "shop.other"], ["clean", "shop.other"], ["clean", "--older-than", "3h"]):
