@@ -23,7 +23,9 @@ from chsink.cli.output import (
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
-mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, resolve its halts, or keep its tables small.")
+mirror = command_group(
+    "mirror", help="Run the Iceberg mirror alone, show it, resolve its halts, or keep its tables small."
+)
 
 QUESTIONS = {
     "reread": "Let the mirror read again what these tables lack?",
