@@ -25,7 +25,7 @@ from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DataWritten, Event, TableReference, encode
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.known_tables import Target
-from chsink.mirror.stops import Halted
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link, read_chain, with_origin
