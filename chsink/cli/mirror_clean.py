@@ -11,6 +11,7 @@ import typer
 from chsink.cli.mirror import quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.config import Config
 from chsink.errors import ChsinkError
 from chsink.errors.several import raise_all
 
@@ -68,27 +69,35 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
     if unknown := sorted(set(chosen) - set(loaded.mirror.tables)):
         raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
 
+    done, failed = _cleaned(loaded, chosen, age, expire=expire_snapshots, apply=apply)
+    if as_json and (done or not failed):
+        print_json({"applied": apply, "tables": [table.as_dict() for table in done]})
+    elif done:
+        _print(done, applied=apply)
+    raise_all(failed)
+
+
+def _cleaned(
+    config: Config, tables: list[str], age: timedelta, *, expire: bool, apply: bool
+) -> tuple[list[TableClean], list[ChsinkError]]:
+    """A table that fails does not keep the others from being cleaned."""
     from chsink.clock import SystemClock
     from chsink.kafka.admin import open_admin
     from chsink.mirror.clean import Cleaner
     from chsink.mirror.failures import in_words
     from chsink.mirror.opening import open_mirror
 
-    opened = open_mirror(loaded, open_admin(loaded))
-    cleaner = Cleaner(opened.names, opened.targets, SystemClock().now_ms(), age, expire=expire_snapshots)
+    opened = open_mirror(config, open_admin(config))
+    cleaner = Cleaner(opened.names, opened.targets, SystemClock().now_ms(), age, expire=expire)
     done: list[TableClean] = []
     failed: list[ChsinkError] = []
-    for name in chosen:
+    for name in tables:
         try:
             with in_words(opened.names):
                 done.append(cleaner.carry_out(name) if apply else cleaner.plan(name))
-        except ChsinkError as error:  # the other tables are cleaned all the same
+        except ChsinkError as error:
             failed.append(error)
-    if as_json and (done or not failed):
-        print_json({"applied": apply, "tables": [table.as_dict() for table in done]})
-    elif done:
-        _print(done, applied=apply)
-    raise_all(failed)
+    return done, failed
 
 
 def _print(done: list[TableClean], *, applied: bool) -> None:
