@@ -16,6 +16,8 @@ from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
+from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_events import events
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
@@ -90,6 +92,8 @@ app.command()(status)
 app.command()(ui)
 app.command()(verify)
 app.command()(jars)
+mirror.command()(clean)
+mirror.command()(events)
 app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)

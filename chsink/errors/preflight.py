@@ -756,6 +756,12 @@ MIRROR_OTHER_SINK = preflight(
     "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
     "to land them a second time on purpose, remove the table property {property}",
 )
+MIRROR_NOT_CLEANED = preflight(
+    "CHS-268",
+    "`chsink mirror clean` cannot tell which files belong to Iceberg table {table}: {reason}",
+    "leave this table to the engine that maintains it, for example by Spark's remove_orphan_files, with older_than "
+    "beyond the longest time without a commit of the mirror",
+)
 VERIFY_ENGINE = preflight(
     "CHS-290",
     "{table}: chsink verify cannot compare this table with Kafka, because its engine {engine} combines rows",

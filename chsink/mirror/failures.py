@@ -19,8 +19,10 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.EVENTS_DAMAGED: halts.MIRROR_EVENTS_DAMAGED,
     CommitHalt.FILES_GONE: halts.MIRROR_FILES_GONE,
     CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,
+    CommitHalt.RECORDS_GONE: halts.MIRROR_RECORDS_GONE,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
     CommitHalt.ROWS_FOUND: halts.MIRROR_ROWS_FOUND,
+    CommitHalt.ROWS_GONE: halts.MIRROR_ROWS_GONE,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,
     CommitHalt.TOPIC_RECREATED: halts.MIRROR_TOPIC_RECREATED,
@@ -40,6 +42,7 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 "detail": error.detail,
                 "topic": error.topic,
                 "property": error.table_property,
+                "range": error.offsets,
             }
             return entry(**{name: known[name] for name in entry.parameters})
         case Stuck():
