@@ -55,13 +55,11 @@ def insert_into(table: str, columns: Sequence[Column], batch: pa.RecordBatch) ->
 
     ``table`` is quoted.  ``columns`` are the table's; those that the batch does not name are left out.
     """
+    head = f"INSERT INTO {table} ({', '.join(map(quote_identifier, batch.schema.names))})"
     by_name = {column.name: column for column in columns}
-    named = [by_name[name] for name in batch.schema.names]
-    names = ", ".join(quote_identifier(column.name) for column in named)
-    head = f"INSERT INTO {table} ({names})"
-    if not any(holds_json(column.type) for column in named):
+    if not any(holds_json(by_name[name].type) for name in batch.schema.names if name in by_name):
         return f"{head} FORMAT ArrowStream", {}
-    made = selection(named, batch)
+    made = selection([by_name[name] for name in batch.schema.names], batch)
     return f"{head} SELECT {made.expressions} FROM input({quote_string(made.structure)}) FORMAT ArrowStream", SELECTED
 
 
