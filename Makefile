@@ -121,6 +121,11 @@ docs: setup ## write the pages that are made from code, and the tables that are 
 	@$(PY) -m chsink.errors.page docs
 	@$(PY) -m tests.support.pages docs
 
+.PHONY: site
+site: setup ## build the documentation as a site in build/site; dead links and anchors are errors
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 # -- package --------------------------------------------------------------------------------------
 
 .PHONY: wheel

@@ -178,6 +178,7 @@ def move(job: Job, table: str, where: str) -> None:
                 client.raw_insert(table, insert_block=taken, fmt="Native")
 
 
+@pytest.mark.soak
 def test_beside_a_job_nothing_is_mistaken_for_a_defect(
     make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:

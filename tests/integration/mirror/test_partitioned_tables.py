@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
@@ -56,6 +57,7 @@ def test_files_of_several_specs_are_in_one_commit(make_bench: MakeBench) -> None
     assert bench.landed() == bench.sent()
 
 
+@pytest.mark.soak
 def test_manifests_are_merged_and_keep_their_rows(make_bench: MakeBench) -> None:
     """O-2: the number of manifests stays below the table's limit."""
     bench = make_bench()
