@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.codec import Mask, Suspects, mask_of
+from chsink.decode.codec import Mask, Suspects, numpy_of
 from chsink.decode.places import Path
-from chsink.decode.prefilter import window
+from chsink.decode.prefilter import first_bytes, window
 from chsink.decode.skeleton import LONGEST, Skeleton, Slot, skeleton_of
 
 Positions = npt.NDArray[np.intp]
@@ -89,6 +89,7 @@ def _column(path: Path, kind: pa.DataType, arrays: Mapping[Path, pa.Array | None
         return found
     if not any(other[: len(path)] == path for other in arrays):
         return pa.nulls(size, kind)
+    assert isinstance(kind, pa.StructType), "values are read inside it"
     members = [_column((*path, field.name), field.type, arrays, size) for field in kind]
     return pa.StructArray.from_arrays(members, fields=list(kind))
 
@@ -113,10 +114,12 @@ class _Block:
         offsets, data = window(records)
         self._after = after
         self._starts, self._ends = offsets[:-1].astype(np.intp), offsets[1:].astype(np.intp)
-        self._bytes = np.zeros(len(data) + _SPARE, np.uint8)
-        self._bytes[: len(data)] = data
-        self._bytes[-2:] = _QUOTE  # what a text that does not end ends with
-        mask = self._bytes == _QUOTE
+        # Arrow's allocator keeps what it frees: the system would clear such large arrays anew for each block.
+        self._bytes = np.frombuffer(memoryview(pa.allocate_buffer(len(data) + _SPARE)), np.uint8)
+        mask = np.frombuffer(memoryview(pa.allocate_buffer(len(self._bytes))), np.bool_)
+        self._bytes[: len(data)], self._bytes[len(data) :] = data, 0
+        np.equal(self._bytes, _QUOTE, out=mask)
+        mask[len(data) : len(data) + 2] = True  # so that a text without an end ends behind the block
         self._quotes = np.flatnonzero(mask)
         self._at, self._next = self._starts, _first_quotes(self._quotes[:-2], self._starts, self._ends)
         self.good: Mask = np.ones(len(records), np.bool_)
@@ -244,13 +247,13 @@ class _Block:
 def _numbers(texts: pa.Array, kind: pa.DataType | None, good: Mask) -> tuple[pa.Array, Mask]:
     """The texts that JSON allows as numbers of this kind; the others become null, and are not good."""
     offsets, digits = window(texts)
-    first, sizes = digits[np.minimum(offsets[:-1], len(digits) - 1)], np.diff(offsets)
-    if ((digits - np.uint8(ord("0"))) < 10).all() and not ((first == ord("0")) & (sizes > 1)).any():
+    zero = first_bytes(offsets, digits) == ord("0")
+    if ((digits - np.uint8(ord("0"))) < 10).all() and not (zero & (np.diff(offsets) > 1)).any():
         return texts, good
     right = pc.match_substring_regex(texts, _INTEGER if kind is not None and pa.types.is_integer(kind) else _NUMBER)
     if pc.all(right, min_count=0).as_py():
         return texts, good
-    return pc.if_else(right, texts, None), good & mask_of(pc.fill_null(right, fill_value=True))
+    return pc.if_else(right, texts, None), good & numpy_of(right.fill_null(True))
 
 
 def _first_quotes(quotes: Positions, starts: Positions, ends: Positions) -> Positions:

@@ -46,8 +46,7 @@ class FastPlan:
     """A way to read each field, chosen by sample records.  The choice affects only the speed, never the result."""
 
     def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs], places: Places = PLAIN) -> None:
-        self.suits = True
-        """Whether all records so far were read the way that the samples suggested."""
+        self._suits = True
         self._fields = fields
         self._groups = groups_of(fields)
         self._places = places
@@ -92,6 +91,15 @@ class FastPlan:
         self._unguarded.append(field.name)
         return []
 
+    @property
+    def suits(self) -> bool:
+        """Whether it is the fastest way, and was the right one for all records so far: then it may be used again."""
+        return self._suits and self._alike is not None and not self._raw
+
+    def misses(self) -> None:
+        """A block was refused."""
+        self._suits = False
+
     def run(self, records: pa.Array) -> tuple[list[pa.Array], Suspects]:
         """Wire arrays, one per field, and the suspects.  The arrays omit the suspects, which the reference decodes.
 
@@ -124,7 +132,7 @@ class FastPlan:
         suspects = merge(suspects, uneven(arrays, self._groups))
         if suspects is None:
             return arrays, None
-        self.suits = False
+        self._suits = False
         kept = pa.array(~suspects)
         return [array.filter(kept) for array in arrays], suspects
 
@@ -166,7 +174,7 @@ class FastPlan:
         if unread is None:
             return self._trees.columns([table]), None
         rest = np.flatnonzero(unread)
-        self.suits &= len(rest) <= len(records) // FEW
+        self._suits &= len(rest) <= len(records) // FEW
         if 2 * len(rest) > len(records):
             self._alike = None
             return None

@@ -90,7 +90,7 @@ class FieldDecoder:
             try:
                 arrays, suspects = plan.run(records)
             except Refused as refusal:
-                plan.suits = False
+                plan.misses()
                 if len(records) <= LEAF_ROWS:
                     self._decide(run, records, rows)
                     continue

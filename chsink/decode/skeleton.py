@@ -3,10 +3,10 @@
 A skeleton is a list of slots, one for each value that is neither an object nor an array, and the text after the last.
 The text before a slot holds the member's name and whatever precedes it: ``{"id":``, ``,"place":{"x":``, ``},"name":``.
 
-A record *has* a skeleton if its text is that of the slots in order, each with a value, and the text at the end.  Slots
-that begin with a comma and hold no bracket may be left out: then the record lacks that member.  Names are written
-without escapes and occur once in their object, so such a record is one JSON object without repeated names, and each
-value belongs to the member before it.
+A record *has* a skeleton if its text is that of the slots in order, each with a value, and the text at the end.
+Optional slots, which begin with a comma and hold no bracket, may be left out: then the record lacks that member.  Names
+are written without escapes and occur once in their object.  So such a record is one JSON object without repeated names,
+and each value belongs to the name before it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Skeleton:
 
 
 def skeleton_of(record: str, kinds: Mapping[Path, pa.DataType]) -> Skeleton | None:
-    """The skeleton of a valid record whose values of these kinds are read; None if it is not simple enough.
+    """The skeleton of a record that fits, whose values of these kinds are read; None if it is not simple enough.
 
     It must have no arrays, no empty objects, no escapes, and no white space but blanks.
     """
@@ -61,15 +61,23 @@ def skeleton_of(record: str, kinds: Mapping[Path, pa.DataType]) -> Skeleton | No
     befores, paths = writing.befores, writing.paths
     objects = {path[:depth] for path in paths for depth in range(1, len(path))}
     parents = {path[:depth] for path in kinds for depth in range(1, len(path))}
-    if end < len(record) or not paths or len(set(paths)) < len(paths) or objects & {*paths, *kinds} or parents & {*paths}:
+    if (
+        end < len(record)
+        or not paths
+        or len(set(paths)) < len(paths)
+        or objects & {*paths, *kinds}
+        or parents & {*paths}
+    ):
         return None
-    optional = [before.startswith(",") and not set(before) & set("{}") for before in befores]
-    slots = []
-    for at, (before, path) in enumerate(zip(befores, paths, strict=True)):
-        gaps = _gaps(befores[at + 1 :], optional[at + 1 :])
-        if len(gaps) > 1 or len(before.encode()) > LONGEST:
-            return None
-        slots.append(Slot(before.encode(), path, kinds.get(path), optional[at], min(gaps, default=0)))
+    if max(len(before.encode()) for before in befores) > LONGEST:
+        return None
+    slots: list[Slot] = []
+    gap = 0
+    for before, path in zip(reversed(befores), reversed(paths), strict=True):
+        own = before.encode().index(b'"')
+        optional = before.startswith(",") and not set(before) & set("{}") and gap in (0, own)
+        slots.insert(0, Slot(before.encode(), path, kinds.get(path), optional, gap))
+        gap = own
     return Skeleton(tuple(slots), writing.before.encode())
 
 
@@ -106,13 +114,3 @@ class _Writing:
             self._path.pop()
             return not self._empty
         return True
-
-
-def _gaps(befores: list[str], optional: list[bool]) -> set[int]:
-    """Where the next quote may be after a value: in the slots that may be left out, and in the first that may not."""
-    found = set()
-    for before, may_lack in zip(befores, optional, strict=True):
-        found.add(before.encode().index(b'"'))
-        if not may_lack:
-            break
-    return found
