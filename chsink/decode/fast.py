@@ -1,6 +1,8 @@
-"""The fast way: a block of records through Arrow's JSON parser, then vectorised conversions.
+"""The fast way: a block of records into columns, then vectorised conversions.
 
-**Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
+Records that are written alike (:mod:`chsink.decode.alike`) are read at once; Arrow's JSON parser reads all others.
+
+**Rows cannot shift.**  Arrow's JSON parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
 and two broken records could make one.  Each record must therefore begin with ``{``, after which a marker is
 inserted: a key that cannot be known outside this process.  The block is used only if it parses as a whole, into as
 many rows as there are records, each with the marker.  Proof that row *i* is then exactly record *i*: a marker occurs
