@@ -89,7 +89,7 @@ def outcomes(reference: ExactDecoder, records: list[bytes]) -> list[str]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.DataObject) -> None:
     columns = [
@@ -111,7 +111,7 @@ def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.Da
         assert found == outcomes(reference, records)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 @example("Int64", None)
 def test_what_is_read_at_once_is_what_the_reference_gives(kind: str, data: st.DataObject | None) -> None:
