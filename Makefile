@@ -135,6 +135,10 @@ wheel: setup ## build dist/chsink-….whl
 	@rm -rf build
 	@ls dist/*.whl
 
+.PHONY: release
+release: setup ## build and check what a release uploads, and try it with each Python: Java and 3.11 to 3.13 on PATH
+	@$(PY) -m tests.release
+
 .PHONY: clean
 clean: ## remove everything made here; the cache of jars stays (CHSINK_CACHE or ~/.cache/chsink)
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask, Suspects, numpy_of
-from chsink.decode.places import Path
+from chsink.decode.field_paths import Path
 from chsink.decode.prefilter import first_bytes, window
 from chsink.decode.skeleton import LONGEST, Skeleton, Slot, skeleton_of
 

@@ -26,12 +26,12 @@ from chsink.decode.codec import Codec, Converted, Reader, WireValue, mask_of, me
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.epoch import EpochCodec, with_unit
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
-from chsink.decode.outer import OuterCodec, OuterNumberCodec
 from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import TupleType
 from chsink.decode.unscaled import UnscaledCodec, VariableScaleCodec, variable_number
 from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
 from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of
+from chsink.decode.wrapping_codecs import OuterCodec, OuterNumberCodec
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"

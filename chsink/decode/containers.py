@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.accepting import reader_of
+from chsink.decode.accepted_types import reader_of
 from chsink.decode.codec import Codec, Converted, Mask, Reader, Suspects, WireValue, merge, numpy_of, valid_of
 from chsink.decode.types import TupleType
 from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values

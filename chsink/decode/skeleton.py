@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from chsink.decode.places import Path
+from chsink.decode.field_paths import Path
 
 LONGEST: Final = 240
 """The most bytes before a value."""

@@ -9,7 +9,7 @@ from chsink.errors import ChsinkError, halts, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
-from chsink.mirror.stops import Halted, Hanging, Stuck
+from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.statemachine.commit.rules import CommitHalt
 

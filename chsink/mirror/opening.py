@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
 from chsink.errors import ChsinkError, halts, preflight, services
-from chsink.formats.filled import check_filled
+from chsink.formats.column_checks import check_filled
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words

@@ -23,15 +23,15 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown import is_column_name
+from chsink.clickhouse.unknown_fields import is_column_name
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
 from chsink.decode.inferred import TEXT, wider
 from chsink.errors import preflight
 from chsink.findings import server_sentence
-from chsink.formats.chosen import RecordChooser
-from chsink.formats.offered import offered_by
+from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
+from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes

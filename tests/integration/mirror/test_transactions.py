@@ -21,7 +21,7 @@ from chsink.mirror.coordinator import HANGS_AFTER_MS
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.stops import Hanging
+from chsink.mirror.stop_reasons import Hanging
 from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench

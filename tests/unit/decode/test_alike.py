@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from chsink.decode import Column, JsonDecoder
 from chsink.decode.alike import Alike, alike
-from chsink.decode.around import Refused
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
+from chsink.decode.field_paths import Places
 from chsink.decode.fields import fields_of
-from chsink.decode.places import Places
+from chsink.decode.refused_texts import Refused
 from chsink.decode.skeleton import Skeleton, Slot, skeleton_of
 
 KINDS = ["Int64", "UInt64", "Int8", "Float64", "Float32", "Bool", "String", "DateTime", "Date", "UUID"]

@@ -16,7 +16,15 @@ from chsink.batch.reader import Chunk
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.unknown import LONGEST_NAME, NAMED, SAMPLE, FieldWatch, is_column_name, missing_columns, watch_of
+from chsink.clickhouse.unknown_fields import (
+    LONGEST_NAME,
+    NAMED,
+    SAMPLE,
+    FieldWatch,
+    is_column_name,
+    missing_columns,
+    watch_of,
+)
 from chsink.decode.columns import Column
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire

@@ -1,9 +1,9 @@
 """The fields that records have and the table may lack: how many records have each, and a column type to create for it.
 
 JSON has no schema, so column types are inferred from the values (:mod:`chsink.decode.inferred`).  Avro and Protobuf
-schemas declare the types (:mod:`chsink.formats.declared`); Debezium's events may (:mod:`chsink.formats.change_fields`).
-Formats whose columns are set in the job file offer no fields.  Names may appear in messages; values never leave this
-module.
+schemas declare the types (:mod:`chsink.formats.declared_types`); Debezium's events may
+(:mod:`chsink.formats.change_fields`).  Formats whose columns are set in the job file offer no fields.  Names may appear
+in messages; values never leave this module.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from chsink.decode.inferred import Kinds, widest_number
 from chsink.decode.messages import Message
 from chsink.formats.avro import avro_reader
 from chsink.formats.change_fields import NOT_JSON, ChangeFields
-from chsink.formats.declared import column_of
+from chsink.formats.declared_types import column_of
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import Avro, Debezium, FormatSettings, Json, JsonSchema, Protobuf, names_of
-from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER
 from chsink.ports import BadValue
 

@@ -13,9 +13,9 @@ from google.protobuf import descriptor_pb2, text_format, timestamp_pb2
 from chsink.config import Config
 from chsink.decode.columns import Column
 from chsink.formats.decoders import decoder_of
-from chsink.formats.offered import _first, offered_by
 from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS
+from chsink.formats.record_fields import _first, offered_by
 from chsink.formats.settings import FormatSettings
 
 AVRO = {
