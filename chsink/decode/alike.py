@@ -223,7 +223,7 @@ class _Block:
         """One of the words, or null; any other value is not good."""
         start, found = self._at, np.zeros(len(there), np.bool_)
         for word in words:
-            has = there & self._matches(word)
+            has = there & ~found & self._matches(word)
             self._go(has, self._at + len(word), 0)
             found |= has
         if (there & ~found).any():
