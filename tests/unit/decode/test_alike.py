@@ -92,7 +92,7 @@ def outcomes(reference: ExactDecoder, records: list[bytes]) -> list[str]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.DataObject) -> None:
     columns = [
@@ -114,7 +114,7 @@ def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.Da
         assert found == outcomes(reference, records)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(KINDS), st.data())
 @example("Int64", None)
 def test_what_is_read_at_once_is_what_the_reference_gives(kind: str, data: st.DataObject | None) -> None:
@@ -169,6 +169,29 @@ def test_every_odd_value_in_every_place(kind: str) -> None:
     assert read > len(odd) // 10, "those with other good values are read at once, too"
     for at in range(0, len(others), 20):
         check(fields, [records[0], *others[at : at + 20], records[0]], records[:1])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b'{"a":10,"b":true,"z":null,"c":"t","d":-2.5e3}',
+        b'{"c":"t","p":{"x":1,"y":{"u":-7}},"b":false}',
+        b'{"b": null, "c": "", "z": {"a": 0}, "a": 0, "d": 0.5}',
+    ],
+)
+def test_every_change_of_one_byte(record: bytes) -> None:
+    columns = {"a": "Nullable(Int64)", "b": "Nullable(Bool)", "c": "Nullable(String)", "d": "Nullable(Float64)"}
+    fields = fields_of([*(Column(name, of) for name, of in columns.items()), Column("p", PLACE, "DEFAULT")], "UTC")
+    bytes_ = [bytes([byte]) for byte in b'{}[]",:\\ 017-+.eEtrufalsnz\n\0\xff']
+    changed = [record[:at] + record[at + 1 :] for at in range(len(record))]
+    for at, byte in itertools.product(range(len(record) + 1), bytes_):
+        changed += [record[:at] + byte + record[at:], record[:at] + byte + record[at + 1 :]]
+    changed += [record[at:] for at in range(len(record))] + [record[:at] for at in range(len(record))]
+    read = sum(check(fields, [record, *changed[at : at + 20], record], [record]) for at in range(0, len(changed), 20))
+    assert read > 2 * len(changed) // 20
+
+
+PLACE = "Tuple(x Nullable(UInt8), y Tuple(u Nullable(Int8)))"
 
 
 def is_utf8(record: bytes) -> bool:
