@@ -47,10 +47,10 @@ class ExactDecoder:
         return arrays, reasons
 
     def fit(self, record: bytes) -> Pairs | None:
-        """The parsed record; None if it does not fit."""
+        """The parsed record, with its text; None if it does not fit."""
         try:
             self._row(record)
-            return parse_record(record)
+            return Pairs(parse_record(record).items, record.decode())
         except (_FieldMisfitError, MisfitError):
             return None
 

@@ -1,6 +1,8 @@
-"""The fast way: a block of records through Arrow's JSON parser, then vectorised conversions.
+"""The fast way: a block of records into columns, then vectorised conversions.
 
-**Rows cannot shift.**  The parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
+Records that are written alike (:mod:`chsink.decode.alike`) are read at once; Arrow's JSON parser reads all others.
+
+**Rows cannot shift.**  Arrow's JSON parser reads a stream of objects, so a record like ``{}{}`` would be two rows,
 and two broken records could make one.  Each record must therefore begin with ``{``, after which a marker is
 inserted: a key that cannot be known outside this process.  The block is used only if it parses as a whole, into as
 many rows as there are records, each with the marker.  Proof that row *i* is then exactly record *i*: a marker occurs
@@ -21,10 +23,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from chsink.decode.alike import alike
 from chsink.decode.codec import Converted, Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.field_paths import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.fields import Field, groups_of, uneven
@@ -32,16 +36,19 @@ from chsink.decode.nested import NestedForm, nested_form
 from chsink.decode.prefilter import decimal_suspects, maybe_quoted, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.raw_texts import RawTexts
 from chsink.decode.refused_blocks import Screen
-from chsink.decode.refused_texts import converted
+from chsink.decode.refused_texts import Refused, converted
 from chsink.decode.values import Json, MisfitError, Pairs, kinds_of
 
 _MARKER: Final = secrets.token_hex(8)
+FEW: Final = 8
+"""At most one record in this many is decided one by one because the parser refuses it among others."""
 
 
 class FastPlan:
     """A way to read each field, chosen by sample records.  The choice affects only the speed, never the result."""
 
     def __init__(self, fields: Sequence[Field], samples: Sequence[Pairs], places: Places = PLAIN) -> None:
+        self._suits = True
         self._fields = fields
         self._groups = groups_of(fields)
         self._places = places
@@ -71,6 +78,7 @@ class FastPlan:
         self._decimals = any("decimal" in str(schema) for schema in schemas)
         self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
         self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
+        self._alike = alike(self._trees.schemas()[0], _fullest(samples)) if len(schemas) == 1 and samples else None
 
     def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
@@ -85,18 +93,29 @@ class FastPlan:
         self._unguarded.append(field.name)
         return []
 
+    @property
+    def suits(self) -> bool:
+        """Whether it is the fastest way, and was the right one for all records so far: then it may be used again."""
+        return self._suits and self._alike is not None and not self._raw
+
+    def misses(self) -> None:
+        """A block was refused."""
+        self._suits = False
+
     def run(self, records: pa.Array) -> tuple[list[pa.Array], Suspects]:
         """Wire arrays, one per field, and the suspects.  The arrays omit the suspects, which the reference decodes.
 
         Raises one of :data:`chsink.decode.refused_texts.Refused` if the parser refuses the block.
         """
         records = without_space(records)
-        suspects = suspects_of(records)
-        if self._decimals:
-            suspects = merge(suspects, decimal_suspects(records))
-        if suspects is not None:
-            return self._around(records, suspects)
-        columns = self._parse(records)
+        read = self._read_alike(records)
+        if read is not None:
+            columns, suspects = read
+        else:
+            suspects = self._prefiltered(records)
+            if suspects is not None:
+                return self._around(records, suspects)
+            columns = self._trees.columns(self._parse(records))
         raw = self._read_raw(records)
         arrays: list[pa.Array] = []
         for field in self._fields:
@@ -115,6 +134,7 @@ class FastPlan:
         suspects = merge(suspects, uneven(arrays, self._groups))
         if suspects is None:
             return arrays, None
+        self._suits = False
         kept = pa.array(~suspects)
         return [array.filter(kept) for array in arrays], suspects
 
@@ -140,8 +160,52 @@ class FastPlan:
             suspects[kept[more]] = True
         return arrays, suspects
 
-    def _parse(self, records: pa.Array) -> dict[str, pa.Array]:
-        """The parsed columns by name."""
+    def _prefiltered(self, records: pa.Array) -> Suspects:
+        suspects = suspects_of(records)
+        return merge(suspects, decimal_suspects(records)) if self._decimals else suspects
+
+    def _read_alike(self, records: pa.Array) -> tuple[dict[str, pa.Array], Suspects] | None:
+        """The columns of records that are written alike, and the suspects; None if too few of them are."""
+        if self._alike is None:
+            return None
+        records.cast(pa.string())
+        read = self._alike.read(records)
+        if read is None:
+            return None
+        table, unread = read
+        if unread is None:
+            return self._trees.columns([table]), None
+        rest = np.flatnonzero(unread)
+        self._suits &= len(rest) <= len(records) // FEW
+        if 2 * len(rest) > len(records):
+            self._alike = None
+            return None
+        return self._with_others(table, records, rest)
+
+    def _with_others(
+        self, table: pa.Table, records: pa.Array, rest: npt.NDArray[np.intp]
+    ) -> tuple[dict[str, pa.Array], Suspects]:
+        """The columns, with the rows ``rest`` from the parser; those that it refuses are suspects."""
+        others = records.take(pa.array(rest))
+        suspects: Mask = np.zeros(len(records), np.bool_)
+        try:
+            wrong = self._prefiltered(others)
+            if wrong is not None:
+                suspects[rest[wrong]] = True
+                others, rest = others.filter(pa.array(~wrong)), rest[~wrong]
+            parsed = self._parse(others)[0].drop_columns([_MARKER])
+        except Refused:
+            if len(rest) > len(records) // FEW:
+                raise
+            suspects[rest] = True
+        else:
+            at = np.arange(len(records))
+            at[rest] = len(records) + np.arange(len(rest))
+            table = pa.concat_tables([table, parsed]).take(pa.array(at))
+        return self._trees.columns([table]), suspects if suspects.any() else None
+
+    def _parse(self, records: pa.Array) -> list[pa.Table]:
+        """What the parser reads, a table for each schema."""
         marked = pc.binary_replace_slice(records, 0, 1, f'{{"{_MARKER}":true,'.encode())
         offsets, _ = window(marked)
         data = marked.buffers()[2].slice(0, int(offsets[-1]))
@@ -150,7 +214,7 @@ class FastPlan:
         for table in tables:
             if table.num_rows != len(records) or table.column(_MARKER).null_count:
                 raise MisfitError("records that are not one object each")
-        return self._trees.columns(tables)
+        return tables
 
     def _read_raw(self, records: pa.Array) -> dict[str, list[bytes]]:
         if not self._raw:
@@ -168,3 +232,9 @@ class FastPlan:
         if form is not None and form.grouped:
             return form.column(field, columns)
         return converted(field.codec, self._readers[field.name], columns[field.name])
+
+
+def _fullest(samples: Sequence[Pairs]) -> str:
+    """The text of the sample with the most members."""
+    fullest = max(samples, key=lambda sample: len(sample.items))
+    return (fullest.raw or "").strip()

@@ -49,6 +49,7 @@ class FieldDecoder:
         self._fields = tuple(fields)
         self._places = places
         self._reference = ExactDecoder(self._fields, places)
+        self._plan: FastPlan | None = None  # kept from one call to the next while it suits the records
         self.schema = pa.schema([pa.field(field.name, field.codec.wire) for field in self._fields])
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -61,10 +62,11 @@ class FieldDecoder:
         live = np.flatnonzero(lengths)
         if len(live) != len(values):
             values, lengths = values.take(pa.array(live)), lengths[live]
-        plan = FastPlan(self._fields, self._sample(values, lengths), self._places)
+        plan = self._plan or FastPlan(self._fields, self._sample(values, lengths), self._places)
         for start, end in blocks(lengths):
             records = values.slice(start, end - start).cast(pa.binary())
             self._block(run, plan, records, live[start:end])
+        self._plan = plan if plan.suits and len(live) else None
         if not run.rows:
             run.add([field.codec.array([]) for field in self._fields], live[:0])
         return run.finish(self.schema)
@@ -88,6 +90,7 @@ class FieldDecoder:
             try:
                 arrays, suspects = plan.run(records)
             except Refused as refusal:
+                plan.misses()
                 if len(records) <= LEAF_ROWS:
                     self._decide(run, records, rows)
                     continue

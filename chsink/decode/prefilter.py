@@ -32,14 +32,14 @@ def window(records: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uin
     return offsets - start, np.frombuffer(data, np.uint8)[start:end] if data is not None else np.zeros(0, np.uint8)
 
 
-def _first(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def first_bytes(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """The first byte of each record; an arbitrary byte for an empty record."""
     return data[np.minimum(offsets[:-1], len(data) - 1)] if len(data) else np.zeros(len(offsets) - 1, np.uint8)
 
 
 def without_space(records: pa.Array) -> pa.Array:
     """The records without leading white space. May raise pa.ArrowInvalid if they are not UTF-8."""
-    if not np.isin(_first(*window(records)), list(_SPACE)).any():
+    if not np.isin(first_bytes(*window(records)), list(_SPACE)).any():
         return records
     return pc.ascii_ltrim(records.cast(pa.string()), characters=_SPACE.decode()).cast(pa.binary())
 
@@ -53,7 +53,7 @@ def suspects_of(records: pa.Array) -> Suspects:
     offsets, data = window(records)
     at = np.concatenate((np.flatnonzero(data == 0), _tokens(data, _NAN), _tokens(data, _INF)))
     # An object must begin with "{"; two bytes cannot hold a member.
-    suspects: Mask = (_first(offsets, data) != ord("{")) | (np.diff(offsets) <= 2)
+    suspects: Mask = (first_bytes(offsets, data) != ord("{")) | (np.diff(offsets) <= 2)
     if len(at):
         suspects[np.searchsorted(offsets, at, side="right") - 1] = True
     return merge(suspects, _deep(records, offsets))
