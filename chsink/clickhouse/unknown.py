@@ -60,7 +60,7 @@ class FieldWatch:
         return FieldWatch, (self.format, self.table, self.taken, self.added, self.room)
 
     @cached_property
-    def _offered(self) -> Offered | None:
+    def _offered(self) -> Offered[str] | None:
         return offered_by(self.format)
 
     def counts(self, records: pa.RecordBatch) -> dict[str, int]:
