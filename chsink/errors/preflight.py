@@ -733,6 +733,13 @@ MIRROR_NO_TABLE = preflight(
     "before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet{partitions}",
 )
+MIRROR_TABLE_NOT_CREATED = preflight(
+    "CHS-268",
+    "the Iceberg table {table} cannot be created: {reason}",
+    "correct mirror.create or the create of its [[mirror.route]]; or create the table yourself: "
+    "`chsink sql create-table --iceberg` prints a statement for Spark",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+)
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",
     "the Iceberg catalog {catalog} cannot be opened: {reason}",

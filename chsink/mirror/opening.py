@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -77,6 +77,14 @@ class OpenMirror:
             for topic in mirror.topics
         }
 
+    def without(self, topics: Collection[str]) -> OpenMirror:
+        """The mirror without these topics, and without the tables that only they feed."""
+        mirror = self.config.mirror
+        kept = mirror.model_copy(update={"routes": tuple(r for r in mirror.routes if r.topic not in topics)})
+        targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
+        config = self.config.model_copy(update={"mirror": kept})
+        return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
+
     def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
         """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
         found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
@@ -128,7 +136,7 @@ def _usable(before: TableWork, now: TableWork) -> TableWork:
 def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
-    mirror.check_catalog_file(exists=True)
+    mirror.check_catalog_file(exists=not any(map(mirror.creates, mirror.tables)))
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:

@@ -12,8 +12,8 @@ from google.protobuf import descriptor_pb2, text_format, timestamp_pb2
 
 from chsink.config import Config
 from chsink.decode.columns import Column
-from chsink.formats.decoders import decoder_of
 from chsink.formats.column_types import CLICKHOUSE
+from chsink.formats.decoders import decoder_of
 from chsink.formats.offered import offered_by
 from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS

@@ -1,0 +1,115 @@
+"""Iceberg tables that the mirror creates: from the first records, by one of several starts, and never a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.config import Config
+from chsink.embedded.stack import Stack
+from chsink.errors import ChsinkError
+from chsink.kafka.admin import open_admin
+from chsink.mirror.opening import open_mirror
+from chsink.spark.mirror import MirrorRun
+from chsink.tables.iceberg import create_missing_iceberg
+from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+LOG = structlog.get_logger()
+
+
+@pytest.fixture
+def make_job(stack: Stack, tmp_path: Path) -> Callable[..., Mirrored]:
+    """A job whose Iceberg table does not exist."""
+
+    def made(settings: dict[str, Any] | None = None) -> Mirrored:
+        own = {
+            "mirror.auto_create": "true",
+            "mirror.create": '{ partition = ["bucket(4, id)"], sort = ["text"], identifier = ["id"] }',
+            **(settings or {}),
+        }
+        job = make_mirrored(stack, tmp_path, own)
+        job.catalog.drop_table(TABLE)
+        return job
+
+    return made
+
+
+def start(config: Config) -> Any:
+    """What a start does about missing tables."""
+    kafka = open_admin(config)
+    return create_missing_iceberg(open_mirror(config, kafka), kafka, LOG)
+
+
+def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """A-1 to A-4: by one of two starts; a start that is killed before its first commit leaves it to the next one."""
+    job = make_job()
+    job.send(0, 30)
+    job.send(1, 20)
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    command = ["sql", "create-table", "--iceberg", "-c", str(job.file()), *sets]
+    said = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(start, [job.config(), job.config()]))
+    table = job.catalog.load_table(TABLE)
+    assert "PARTITIONED BY (bucket(4, `id`))" in said
+    assert [f.name for f in table.spec().fields] == ["id_bucket"]
+    assert table.schema().identifier_field_names() == {"id"}
+    assert table.current_snapshot() is None, "killed before the first commit"
+
+    job.drain(spark)
+    job.check_both()
+    assert job.catalog.load_table(TABLE).metadata.table_uuid == table.metadata.table_uuid
+    assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
+
+
+def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """R-10: a person decides what it should hold."""
+    job = make_job()
+    job.send(0, 5)
+    job.drain(spark)
+    job.catalog.drop_table(TABLE)
+    with pytest.raises(ChsinkError, match="CHS-262"):
+        MirrorRun(job.config(), spark, LOG)
+    assert not job.catalog.table_exists(TABLE)
+
+
+def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession) -> None:
+    """The others go on, and it lands from its first record."""
+    job = make_job()
+    late = f"{job.topic}-late"
+    stack.kafka.create_topic(late, 1)
+    routes = [{"topic": job.topic, "table": TABLE}, {"topic": late, "table": "shop.late"}]
+    text = ", ".join(f'{{ topic = "{r["topic"]}", table = "{r["table"]}" }}' for r in routes)
+    job.settings = {**job.settings, "mirror.route": f"[{text}]"}
+    job.send(0, 10)
+    waiting = start(job.config())
+    assert (list(waiting.targets), job.catalog.table_exists("shop.late")) == ([TABLE], False)
+    job.drain(spark)
+    job.check_both()
+
+    job.make_table(late)
+    job.send(0, 7, topic=late)
+    started = start(job.config())
+    assert sorted(started.targets) == ["shop.late", TABLE]
+    with MirrorRun(job.config(), spark, LOG) as run:
+        run.run(Drained())
+    rows = job.catalog.load_table("shop.late").scan().to_arrow()
+    assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
+
+
+class Drained:
+    """No signal."""
+
+    times = 0
+    received = ""
