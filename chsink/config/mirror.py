@@ -66,6 +66,8 @@ class MirrorRoute(Section):
     """Whether to create a missing table, instead of `mirror.auto_create`."""
     create: NewTable | None = None
     """How a new table looks, instead of `mirror.create`."""
+    evolution: Literal["off", "add_columns"] | None = None
+    """What to do with fields that need a column, instead of `mirror.evolution`."""
 
     @property
     def keys(self) -> KeyColumns | None:
@@ -98,6 +100,9 @@ class Mirror(Section):
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
     """How a new table looks, besides its columns: Iceberg's defaults if it is not set."""
+    evolution: Literal["off", "add_columns"] = "off"
+    """What to do with a field that has no column, or does not fit its column: ignore it, or treat it as a bad value; or
+    [add a column, or widen the one that it has](mirror.md#tables-that-change-themselves), before the record lands."""
     routes: Annotated[tuple[MirrorRoute, ...], AsTuple] = Field(default=(), alias="route")
     """Topics and their tables, written as `[[mirror.route]]`."""
 
@@ -114,6 +119,10 @@ class Mirror(Section):
     def creates(self, table: str) -> bool:
         """Whether the table is created if it is missing."""
         return any(self.auto_create if r.auto_create is None else r.auto_create for r in self.routes_to(table))
+
+    def evolves(self, route: MirrorRoute) -> bool:
+        """Whether the route's table gets the columns that its records need."""
+        return (route.evolution or self.evolution) == "add_columns"
 
     def new_table(self, table: str) -> NewTable:
         """How the table looks if it is created."""

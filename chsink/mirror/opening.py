@@ -12,12 +12,14 @@ from pyiceberg.table.metadata import TableMetadata
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
-from chsink.errors import ChsinkError, halts, preflight, services
+from chsink.errors import AlteredError, ChsinkError, halts, preflight, services
 from chsink.formats.filled import check_filled
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
+from chsink.mirror.growing import grow
 from chsink.mirror.known_tables import Target
+from chsink.mirror.lacking import wanted_by
 from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
@@ -85,6 +87,14 @@ class OpenMirror:
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
 
+    def adapt(self, altered: AlteredError) -> bool:
+        """Change the tables as tasks reported it.  Whether they reported any column.  Raises ChsinkError."""
+        wanted = wanted_by(altered)
+        with in_words(self.names):
+            for name, columns in wanted.items():
+                grow(self.targets[name].table, columns, self.config.tables.max_columns)
+        return bool(wanted)
+
     def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
         """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
         found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
@@ -100,7 +110,7 @@ class OpenMirror:
         value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
         columns = replace(work.columns, format=value, keys=keys)
         check_filled(route.table, columns.filled, value, keys)
-        return replace(work, columns=columns)
+        return replace(work, columns=columns, grows=self.config.mirror.evolves(route))
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]

@@ -26,7 +26,7 @@ from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import ChsinkError, services
+from chsink.errors import AlteredError, ChsinkError, services
 from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
@@ -108,7 +108,12 @@ class MirrorRun:
         self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, after_round=self._measure)
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over, renewed=self._mirror.renewed)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
-            lambda _: self._lander.landing(), lambda _: None, lambda: config.mirror.topics, log, failed=lambda _: None
+            lambda _: self._lander.landing(),
+            lambda _: None,
+            lambda: config.mirror.topics,
+            log,
+            failed=lambda _: None,
+            adapt=self._mirror.adapt,
         )
 
     def __enter__(self) -> Self:
@@ -227,6 +232,11 @@ class MirrorRun:
         """In the coordinator's thread, beside the query's batches: Spark runs both."""
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            self._lander.reread(hole)
+            try:
+                self._lander.reread(hole)
+            except AlteredError as altered:
+                if not self._mirror.adapt(altered):
+                    raise
+                self._lander.reread(hole)
         except (PySparkException, *NO_ANSWER) as error:
             raise stopped(error) from error

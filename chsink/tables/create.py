@@ -23,7 +23,6 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown import is_column_name
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
 from chsink.decode.inferred import TEXT
@@ -36,7 +35,7 @@ from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, T
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes
-from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StateStore
 from chsink.sample import sampled

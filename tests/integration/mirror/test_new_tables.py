@@ -35,14 +35,21 @@ def make_job(stack: Stack, tmp_path: Path) -> Callable[..., Mirrored]:
     def made(settings: dict[str, Any] | None = None) -> Mirrored:
         own = {
             "mirror.auto_create": "true",
-            "mirror.create": '{ partition = ["bucket(4, id)"], sort = ["text"], identifier = ["id"] }',
             **(settings or {}),
         }
         job = make_mirrored(stack, tmp_path, own)
+        routed(job, (job.topic, TABLE))
         job.catalog.drop_table(TABLE)
         return job
 
     return made
+
+
+def routed(job: Mirrored, *routes: tuple[str, str]) -> None:
+    """Name these topics and tables in the job file."""
+    new = 'create = { partition = ["bucket(4, id)"], sort = ["text"], identifier = ["id"] }'
+    text = ", ".join(f'{{ topic = "{topic}", table = "{table}", {new} }}' for topic, table in routes)
+    job.settings = {**job.settings, "mirror.route": f"[{text}]"}
 
 
 def start(config: Config) -> Any:
@@ -89,9 +96,7 @@ def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack
     job = make_job()
     late = f"{job.topic}-late"
     stack.kafka.create_topic(late, 1)
-    routes = [{"topic": job.topic, "table": TABLE}, {"topic": late, "table": "shop.late"}]
-    text = ", ".join(f'{{ topic = "{r["topic"]}", table = "{r["table"]}" }}' for r in routes)
-    job.settings = {**job.settings, "mirror.route": f"[{text}]"}
+    routed(job, (job.topic, TABLE), (late, "shop.late"))
     job.send(0, 10)
     waiting = start(job.config())
     assert (list(waiting.targets), job.catalog.table_exists("shop.late")) == ([TABLE], False)
