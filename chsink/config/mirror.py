@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from chsink.config.options import CatalogProperties
 from chsink.errors import job_file, preflight
@@ -30,21 +31,32 @@ def _check_sort_term(text: str) -> str:
     return text
 
 
+def _separate(value: object) -> object:
+    """A list, or one string with commas outside of parentheses, for environment variables."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in _COMMAS.split(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+_COMMAS = re.compile(r",(?![^()]*\))")
+AsTerms = BeforeValidator(_separate)
+
+
 class NewTable(Section):
     """How a new Iceberg table looks, besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
 
     inline: ClassVar[bool] = True
 
-    partition: tuple[Annotated[str, AfterValidator(_check_term)], ...] = ()
+    partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
     """Partition spec: columns, or `year`, `month`, `day` and `hour` of one, `bucket(N, column)` and
     `truncate(N, column)`."""
-    sort: tuple[Annotated[str, AfterValidator(_check_sort_term)], ...] = ()
+    sort: Annotated[tuple[Annotated[str, AfterValidator(_check_sort_term)], ...], AsTerms] = ()
     """Sort order: such terms, each followed by `asc` or `desc` and `nulls first` or `nulls last` if needed."""
-    identifier: tuple[Text, ...] = ()
+    identifier: Annotated[tuple[Text, ...], AsTuple] = ()
     """Identifier fields: columns that are required."""
     properties: dict[Text, str] = Field(default_factory=dict)
     """Properties of the table."""
-    format_version: Literal[2] = 2
+    format_version: int = Field(default=2, ge=2, le=2)
     """Iceberg's format version. The mirror writes no other."""
 
 
