@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -86,6 +87,13 @@ class OpenMirror:
         targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
+
+    def has_read(self, topics: Collection[str]) -> bool:
+        """Whether the group has an offset of one of these topics: then a table of theirs that is missing was dropped,
+        or its route is new.  Raises ``Unanswered``.
+        """
+        with closing(self.names.offsets()) as group:
+            return any(at is not None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
 
     def adapt(self, altered: AlteredError) -> bool:
         """Change the tables as tasks reported it.  Whether they reported any column.  Raises ChsinkError."""

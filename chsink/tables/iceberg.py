@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
 
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
@@ -55,7 +54,7 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         if not config.mirror.creates(name):
             continue
         with in_words(mirror.names):
-            if target.table.load() is not None or _is_known(mirror, target.topics):
+            if target.table.load() is not None or mirror.has_read(target.topics):
                 continue
             if _is_empty(kafka, target.topics) and config.kafka.starting_offsets == "earliest":
                 waiting |= target.topics
@@ -68,12 +67,6 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         return mirror
     log.info("topics without a record wait for their first one", topics=sorted(waiting))
     return mirror.without(waiting)
-
-
-def _is_known(mirror: OpenMirror, topics: Collection[str]) -> bool:
-    with closing(mirror.names.offsets()) as group:
-        found = group.committed(mirror.kafka.partitions(sorted(topics)))
-    return any(at is not None for at in found.values())
 
 
 def _is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:

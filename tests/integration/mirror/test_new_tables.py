@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +51,11 @@ def routed(job: Mirrored, *routes: tuple[str, str]) -> None:
     new = 'create = { partition = ["bucket(4, id)"], sort = ["text"], identifier = ["id"] }'
     text = ", ".join(f'{{ topic = "{topic}", table = "{table}", {new} }}' for topic, table in routes)
     job.settings = {**job.settings, "mirror.route": f"[{text}]"}
+
+
+def plain(record: dict[str, Any]) -> str:
+    """A record without its nulls."""
+    return json.dumps({key: value for key, value in record.items() if value is not None}, sort_keys=True)
 
 
 def start(config: Config) -> Any:
@@ -111,6 +117,34 @@ def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack
         run.run(Drained())
     rows = job.catalog.load_table("shop.late").scan().to_arrow()
     assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
+
+
+def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """A-5, A-6: in the middle of a range, and in another partition; every record is complete, older files stay."""
+    job = make_job({"mirror.evolution": "add_columns", "mirror.interval_s": "1"})
+    routed(job, (job.topic, TABLE))
+    old: list[dict[str, Any]] = [{"id": n, "text": f"0:{n}"} for n in range(40)]
+    job.send_values(0, old)
+    job.drain(spark)
+    before = {file.file.file_path for file in job.catalog.load_table(TABLE).scan().plan_files()}
+
+    new = [{"id": 40 + n, "text": f"0:{40 + n}", "n": n, "price": n / 4, "gone": None} for n in range(20)]
+    more = [{"id": 100 + n, "text": None, "n": n + 2**40, "seen": bool(n % 2)} for n in range(20)]
+    job.send_values(0, [*old[:5], *new])
+    job.send_values(1, [*old[:5], *more])
+    with MirrorRun(job.config(), spark, LOG) as run:
+        run.run(Drained())
+
+    table = job.catalog.load_table(TABLE)
+    rows = table.scan().to_arrow().to_pylist()
+    landed = [plain({k: v for k, v in row.items() if not k.startswith("_kafka")}) for row in rows]
+    assert sorted(landed) == sorted(map(plain, [*old, *old[:5], *new, *old[:5], *more]))
+    types = {field.name: str(field.field_type) for field in table.schema().fields}
+    assert (types["n"], types["price"], types["seen"]) == ("long", "double", "boolean")
+    assert "gone" not in types
+    assert len(table.schemas()) == 2, "one change for all tasks"
+    assert before <= {file.file.file_path for file in table.scan().plan_files()}
+    assert table.scan(row_filter=f"n >= {2**40}").to_arrow().num_rows == 20
 
 
 class Drained:
