@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from chsink.errors import ChsinkError, preflight
-from chsink.formats.offered import offered_by
+from chsink.formats.offered import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.partitions import storage_of
@@ -45,9 +46,38 @@ class ColumnsLack(Exception):
         self.wanted = wanted
 
 
-def lacking(columns: TableColumns, records: pa.RecordBatch, bad: Sequence[BadValue]) -> Wanted:
-    """What the table lacks for these records, of which ``bad`` do not fit it."""
-    return joined([_fields(columns, records), _widened(columns, records, bad)])
+@dataclass(frozen=True)
+class Look:
+    """Looks at the records of one range, for one table."""
+
+    columns: TableColumns
+
+    @cached_property
+    def _offered(self) -> Offered[IcebergType] | None:
+        return offered_by(self.columns.format, ICEBERG)
+
+    def lacking(self, records: pa.RecordBatch, bad: Sequence[BadValue]) -> Wanted:
+        """What the table lacks for these records, of which ``bad`` do not fit it."""
+        return joined([self._fields(records), _widened(self.columns, records, bad)])
+
+    def _fields(self, records: pa.RecordBatch) -> Wanted:
+        """Columns for fields that have none, and the types that a schema declares for those that have one."""
+        columns = self.columns
+        if self._offered is None:
+            return {}
+        known = {*columns.format.named, *(columns.keys.columns if columns.keys else ())}
+        have = {field.name: field for field in columns.schema.fields}
+        if not isinstance(columns.format, Avro | Protobuf):
+            known |= have.keys()
+        found: Wanted = {}
+        for name, kind in self._offered.columns(records.column("value"), known).items():
+            if kind is None or not is_column_name(name):
+                continue
+            if name not in have:
+                found[name] = _wanted(name, kind)
+            elif (wider := promoted(have[name].field_type, kind)) is not None:
+                found[name] = _wanted(name, wider, required=have[name].required)
+        return found
 
 
 def promoted(kind: IcebergType, wanted: IcebergType) -> IcebergType | None:
@@ -75,25 +105,6 @@ def joined(all_wanted: Iterable[Wanted]) -> Wanted:
 
 def _wanted(name: str, kind: IcebergType, *, required: bool = False) -> NestedField:
     return NestedField(0, name, kind, required=required)
-
-
-def _fields(columns: TableColumns, records: pa.RecordBatch) -> Wanted:
-    """Columns for fields that have none, and the types that a schema declares for those that have one."""
-    offered = offered_by(columns.format, ICEBERG)
-    if offered is None:
-        return {}
-    named = {*columns.format.named, *(columns.keys.columns if columns.keys else ())}
-    have = {field.name: field for field in columns.schema.fields}
-    declared = isinstance(columns.format, Avro | Protobuf)
-    found: Wanted = {}
-    for name, kind in offered.columns(records.column("value"), named if declared else {*named, *have}).items():
-        if kind is None or not is_column_name(name):
-            continue
-        if name not in have:
-            found[name] = _wanted(name, kind)
-        elif (wider := promoted(have[name].field_type, kind)) is not None:
-            found[name] = _wanted(name, wider, required=have[name].required)
-    return found
 
 
 def _widened(columns: TableColumns, records: pa.RecordBatch, bad: Sequence[BadValue]) -> Wanted:

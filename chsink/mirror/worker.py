@@ -22,7 +22,7 @@ from chsink import failpoints
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import DataFiles, entry_of
-from chsink.mirror.lacking import ColumnsLack, Wanted, joined, lacking
+from chsink.mirror.lacking import ColumnsLack, Look, Wanted, joined
 from chsink.mirror.types import TableColumns, TableRows
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
@@ -136,11 +136,12 @@ class Worker:
         written = {work.table: Written() for work in tables}
         tags = {work.table: self._tag(work, piece, attempt) for work in tables}
         files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
+        looks = {work.table: Look(work.columns) for work in tables if work.grows}
         wanted: dict[str, Wanted] = {}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:
                 decoded = work.columns.decode(batch)
-                if work.grows and (lacks := lacking(work.columns, batch, decoded.bad)):
+                if work.grows and (lacks := looks[work.table].lacking(batch, decoded.bad)):
                     wanted[work.table] = joined([wanted.get(work.table, {}), lacks])
                 if not wanted:  # else the range is only looked at: it is written once the tables have the columns
                     files[work.table].write(self._rows(work, batch, decoded, written[work.table]))
