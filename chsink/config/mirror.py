@@ -138,7 +138,8 @@ class Mirror(Section):
 
     def new_table(self, table: str) -> NewTable:
         """How the table looks if it is created."""
-        return next((r.create for r in self.routes_to(table) if r.create is not None), self.create or NewTable())
+        own = (route.create for route in self.routes_to(table) if route.create is not None)
+        return next(own, self.create or NewTable())
 
     def routes_to(self, table: str) -> tuple[MirrorRoute, ...]:
         """The routes of the table."""
