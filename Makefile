@@ -121,6 +121,11 @@ docs: setup ## write the pages that are made from code, and the tables that are 
 	@$(PY) -m chsink.errors.page docs
 	@$(PY) -m tests.support.pages docs
 
+.PHONY: site
+site: setup ## build the documentation as a site in build/site; dead links and anchors are errors
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 # -- package --------------------------------------------------------------------------------------
 
 .PHONY: wheel
@@ -129,6 +134,10 @@ wheel: setup ## build dist/chsink-….whl
 	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 	@ls dist/*.whl
+
+.PHONY: release
+release: setup ## build and check what a release uploads, and try it with each Python: Java and 3.11 to 3.13 on PATH
+	@$(PY) -m tests.release
 
 .PHONY: clean
 clean: ## remove everything made here; the cache of jars stays (CHSINK_CACHE or ~/.cache/chsink)

@@ -102,7 +102,7 @@ def _both(settings: Answer) -> Callable[[Answer], Answer]:
     """As ``chsink run`` does it with a mirror.  ``seconds`` are those of ClickHouse's side, ``both_s`` of both."""
     from chsink import Sink
     from chsink.observe.metrics import MirrorMetrics
-    from chsink.spark.beside import MirrorBeside
+    from chsink.spark.mirror_thread import MirrorBeside
     from chsink.spark.session import session
     from chsink.spark.stop import StopSignals
 

@@ -17,7 +17,7 @@ from chsink.clickhouse.checks.rights import check_grants
 from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.config import Config
 from chsink.connect import Services
-from chsink.doctor.run import stop_at_errors
+from chsink.doctor.outcome import stop_at_errors
 from chsink.errors import ChsinkError, preflight
 from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed

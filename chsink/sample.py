@@ -25,10 +25,10 @@ from chsink.clickhouse.table import TargetTable
 from chsink.config import Config, Route
 from chsink.errors import PreflightError, preflight, values
 from chsink.findings import Finding, Severity, found, passed
-from chsink.formats.chosen import own_records
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.settings import JSON
+from chsink.formats.table_by_decoder import own_records
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import Sampler, open_sampler
 from chsink.ports import BadValue, Decoder

@@ -23,13 +23,13 @@ from functools import partial
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
-from chsink.batch.deleted import ListDeleted, announce_deleted, listed
+from chsink.batch.deleted_offsets import ListDeleted, announce_deleted, listed
 from chsink.batch.halts import Halts, asking_target
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch, left_out_of
+from chsink.batch.pace import Pace
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
 from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
-from chsink.batch.rounds import Pace
 from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes

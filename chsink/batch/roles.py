@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from chsink.batch.model import Ack, Assigned, Assignment, PlannedBatch
-from chsink.batch.rounds import Room
+from chsink.batch.pace import Room
 from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord

@@ -111,7 +111,7 @@ def _versions() -> dict[str, str]:
 
 def _check_machine(config: Config, log: structlog.typing.FilteringBoundLogger) -> None:
     """Raise if a package or Java is missing: Spark would report it late, and as a temporary fault."""
-    from chsink.doctor.run import stop_at_errors
+    from chsink.doctor.outcome import stop_at_errors
     from chsink.mirror.package import check_installed
     from chsink.spark.checks import java_findings
     from chsink.versions import package_findings

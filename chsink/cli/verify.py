@@ -101,7 +101,7 @@ def read_report(config: Config, selection: Selection) -> Report:
     """Compare what is selected; draws a progress bar on a terminal."""
     from chsink.connect import connected
     from chsink.observe.logs import configure
-    from chsink.verify.run import plan
+    from chsink.verify.routes import plan
 
     configure(config.observe.log_format, "error")
     with connected(config) as services:

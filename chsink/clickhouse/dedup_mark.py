@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from chsink.clickhouse.facts import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
+from chsink.clickhouse.describe import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
 from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.formats.pipeline import digest_of

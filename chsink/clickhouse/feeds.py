@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from chsink.clickhouse.facts import in_groups, named
+from chsink.clickhouse.describe import in_groups, named
 from chsink.notation.sql import IN_BACKTICKS, TableName, parse_table
 from chsink.ports import Queries, Row
 

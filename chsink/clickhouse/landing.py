@@ -18,18 +18,18 @@ from chsink.batch.recheck import check_logs
 from chsink.batch.roles import Landing, Observer, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
-from chsink.clickhouse.deleted import deleted_lists
+from chsink.clickhouse.deleted_offsets import deleted_lists
 from chsink.clickhouse.deletes import deletes_of
 from chsink.clickhouse.pieces import PieceTask
 from chsink.clickhouse.pipelines import Pipelines
-from chsink.clickhouse.unknown import FieldWatch, watch_of
+from chsink.clickhouse.unknown_fields import FieldWatch, watch_of
 from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
 from chsink.driver_name import driver_name
 from chsink.errors import preflight
-from chsink.formats.announced import reads_format
+from chsink.formats.announced_columns import reads_format
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import LetterSettings, fingerprint
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES

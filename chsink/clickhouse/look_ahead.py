@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk
 from chsink.batch.task import LandChunks
-from chsink.clickhouse.unknown import missing_columns
+from chsink.clickhouse.unknown_fields import missing_columns
 from chsink.errors import ChsinkError, preflight
 
 

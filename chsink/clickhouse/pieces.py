@@ -26,7 +26,7 @@ from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable
-from chsink.clickhouse.unknown import SAMPLE, FieldWatch
+from chsink.clickhouse.unknown_fields import SAMPLE, FieldWatch
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
@@ -35,9 +35,9 @@ from chsink.dlq.letters import Delivery, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
 from chsink.errors import ChsinkError, values
-from chsink.formats.announced import with_columns
-from chsink.formats.chosen import own_records
+from chsink.formats.announced_columns import with_columns
 from chsink.formats.pipeline import grows
+from chsink.formats.table_by_decoder import own_records
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
 from chsink.sharding import NO_SHARD, Layout, Sharder, split

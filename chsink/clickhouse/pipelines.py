@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
-from chsink.formats.announced import as_announced, reads_format
+from chsink.formats.announced_columns import as_announced, reads_format
 from chsink.formats.metadata import COLUMNS
 from chsink.formats.pipeline import LetterSettings, fingerprint, grows, part_of
 from chsink.ports import Decoder, StreamShape

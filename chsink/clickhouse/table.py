@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chsink.clickhouse.definition import Ttl, own_settings, ttl_of
-from chsink.clickhouse.facts import TableFacts, in_groups, named, read_facts
+from chsink.clickhouse.describe import TableFacts, in_groups, named, read_facts
 from chsink.clickhouse.feeds import filled_by_views
 from chsink.decode.columns import Column
 from chsink.errors import preflight

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from chsink.batch.pace import Room
 from chsink.batch.roles import Looked
-from chsink.batch.rounds import Room
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
-from chsink.clickhouse.facts import read_facts
+from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
 from chsink.clickhouse.table import TargetTable, in_keeper

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from chsink.config.checks import contradictions, routing_of
+from chsink.config.contradictions import contradictions, routing_of
 from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, closest, problem

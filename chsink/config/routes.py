@@ -22,8 +22,8 @@ from chsink.config.problems import Problem, problem
 from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic
-from chsink.formats.choice import Choice, Source
 from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, KeyColumns
+from chsink.formats.table_by import Choice, Source
 from chsink.notation.sql import TableName, parse_table
 from chsink.notation.table_template import parse_template
 

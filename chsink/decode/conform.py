@@ -19,12 +19,12 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.accepting import branches, reader_of, together
-from chsink.decode.around import Refused
+from chsink.decode.accepted_types import branches, reader_of, together
 from chsink.decode.codec import Mask, Suspects, WireValue, python_values
 from chsink.decode.columns import Column
 from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
+from chsink.decode.refused_texts import Refused
 from chsink.decode.texts import is_text, raw_text
 from chsink.decode.values import Json, MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
 from chsink.ports import BadValue, Decoded

@@ -26,12 +26,12 @@ from chsink.decode.codec import Codec, Converted, Reader, WireValue, mask_of, me
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.epoch import EpochCodec, with_unit
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
-from chsink.decode.outer import OuterCodec, OuterNumberCodec
 from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import TupleType
 from chsink.decode.unscaled import UnscaledCodec, VariableScaleCodec, variable_number
 from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
 from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of
+from chsink.decode.wrapping_codecs import OuterCodec, OuterNumberCodec
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
@@ -120,7 +120,8 @@ def connected(codec: Codec, kind: ConnectType | None, said: Said) -> Codec:
         items = [connected(item, one, said) for item, one in zip(codec.items, kinds, strict=True)]
         if all(item is before for item, before in zip(items, codec.items, strict=True)):
             return codec
-        return _alike(codec, TupleCodec(TupleType(codec.names if codec.named else None, ()), items))
+        names = TupleType(codec.names if codec.named else None, ())
+        return _alike(codec, TupleCodec(names, items, ordered=codec.ordered))
     if isinstance(codec, IntCodec | FloatCodec | DecimalCodec):
         return _number(codec, kind, said.digits)
     if isinstance(codec, DateCodec | InstantCodec | TimeCodec):

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from chsink.decode.codec import Codec, Converted, Reader, WireValue
 from chsink.decode.numbers import split_number
-from chsink.decode.outer import OuterCodec
 from chsink.decode.times import EXPONENT_MAX, DateCodec, InstantCodec, TimeCodec, shifted
 from chsink.decode.values import Json, Number, kinds_of
+from chsink.decode.wrapping_codecs import OuterCodec
 
 DIGITS: Final = {"seconds": 0, "millis": 3, "micros": 6, "nanos": 9}
 ARROW: Final = {"seconds": "s", "millis": "ms", "micros": "us", "nanos": "ns"}

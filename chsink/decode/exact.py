@@ -1,7 +1,7 @@
 """The reference path: decodes one record at a time, exactly. Every other path must agree with it.
 
-Rules: :mod:`chsink.decode.places` defines where fields are read; names match exactly; fields that the table lacks are
-ignored; a field that the table has may occur once.  A Nested column ``n.a`` may occur as ``{"n.a": […]}``, ``{"n":
+Rules: :mod:`chsink.decode.field_paths` defines where fields are read; names match exactly; fields that the table lacks
+are ignored; a field that the table has may occur once.  A Nested column ``n.a`` may occur as ``{"n.a": […]}``, ``{"n":
 [{"a": …}, …]}`` or ``{"n": {"a": […]}}``, but only in one of these forms per record.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from chsink.decode.codec import WireValue
+from chsink.decode.field_paths import PLAIN, Places
 from chsink.decode.fields import LENGTHS, Field, groups_of
-from chsink.decode.places import PLAIN, Places
 from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
 
 Reason = tuple[str | None, str]  # column, reason

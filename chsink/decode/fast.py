@@ -25,14 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from chsink.decode.around import converted
 from chsink.decode.codec import Converted, Mask, Reader, Suspects, merge, valid_of
+from chsink.decode.field_paths import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.fields import Field, groups_of, uneven
 from chsink.decode.nested import NestedForm, nested_form
-from chsink.decode.places import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.prefilter import decimal_suspects, maybe_quoted, maybe_repeated, suspects_of, window, without_space
 from chsink.decode.raw_texts import RawTexts
-from chsink.decode.screen import Screen
+from chsink.decode.refused_blocks import Screen
+from chsink.decode.refused_texts import converted
 from chsink.decode.values import Json, MisfitError, Pairs, kinds_of
 
 _MARKER: Final = secrets.token_hex(8)
@@ -88,7 +88,7 @@ class FastPlan:
     def run(self, records: pa.Array) -> tuple[list[pa.Array], Suspects]:
         """Wire arrays, one per field, and the suspects.  The arrays omit the suspects, which the reference decodes.
 
-        Raises one of :data:`chsink.decode.around.Refused` if the parser refuses the block.
+        Raises one of :data:`chsink.decode.refused_texts.Refused` if the parser refuses the block.
         """
         records = without_space(records)
         suspects = suspects_of(records)

@@ -18,14 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.around import Refused
+from chsink.decode.blocks import Collected, Rows, blocks
 from chsink.decode.codec import Mask, Suspects, numpy_of
-from chsink.decode.collected import Collected, Rows, blocks
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
+from chsink.decode.field_paths import PLAIN, Places
 from chsink.decode.fields import Field, fields_of
-from chsink.decode.places import PLAIN, Places
+from chsink.decode.refused_texts import Refused
 from chsink.decode.values import Pairs
 from chsink.ports import BadValue, Decoded
 

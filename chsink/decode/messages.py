@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.binary import Cursors, Positions
+from chsink.decode.blocks import Collected, Rows, blocks
 from chsink.decode.codec import numpy_of
-from chsink.decode.collected import Collected, Rows, blocks
 from chsink.decode.conform import Conformer
 from chsink.decode.containers import flatten, lift, null_mask
 from chsink.decode.fields import Field

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from chsink.decode.places import Object, Path, put
+from chsink.decode.field_paths import Object, Path, put
 
 _RAW: Final = "raw"
 _MISSING: Final = msgspec.Raw(b"")

@@ -30,8 +30,8 @@ from chsink.decode.codec import (
     numpy_of,
     valid_of,
 )
-from chsink.decode.outer import OuterCodec, OuterNumberCodec
 from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of, members
+from chsink.decode.wrapping_codecs import OuterCodec, OuterNumberCodec
 
 _BYTES_MAX: Final = 128  # beyond the largest number of any column
 _FAST_CHARS: Final = 20  # 15 bytes, which 38 digits hold

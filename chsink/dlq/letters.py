@@ -11,7 +11,7 @@ from typing import Protocol, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.batch.deleted import why_deleted
+from chsink.batch.deleted_offsets import why_deleted
 from chsink.batch.model import Assignment
 from chsink.errors import halts, values
 from chsink.ports import BadValue, InsertResult

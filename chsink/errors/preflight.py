@@ -708,7 +708,8 @@ MIRROR_GROUP_TAKEN = preflight(
 MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",
     "Iceberg table {table} is partitioned in a way that the mirror cannot write: {fields}",
-    "partition it by columns of the table, with identity, bucket, truncate, year, month, day, hour or void",
+    "partition it by columns of the table or fields of their structs, with identity, bucket, truncate, year, month, "
+    "day, hour or void",
 )
 MIRROR_TABLE_VERSION = preflight(
     "CHS-259",
@@ -723,8 +724,13 @@ MIRROR_TABLE_FORMAT = preflight(
 MIRROR_TABLE_COLUMNS = preflight(
     "CHS-261",
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
-    "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
-    "[[mirror.route]]",
+    "drop or change these columns (docs/types.md lists the supported types), or name another table in [[mirror.route]]",
+)
+MIRROR_TABLE_NAMES = preflight(
+    "CHS-269",
+    "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
+    "correct the table property schema.name-mapping.default, or, for a column that options name, take it out of the "
+    "options of the format or out of the property",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -741,7 +747,7 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
-    "CHS-269",
+    "CHS-282",
     "the catalog refused to change columns of the Iceberg table {table}, which its records need ({columns}): {reason}",
     "allow this user to change the table, or change its columns yourself; then start again",
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from chsink.decode.avro.schema import SchemaError, parse_schema
 from chsink.decode.avro.types import AvroMessage, AvroRecord
-from chsink.decode.collected import Rows
+from chsink.decode.blocks import Rows
 from chsink.decode.fields import Field
 from chsink.formats.message_reader import MessageReader, Typed, type_in
 from chsink.formats.settings import Avro

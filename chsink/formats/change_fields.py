@@ -19,7 +19,7 @@ from chsink.decode.inferred import Kinds
 from chsink.decode.values import MisfitError, with_raw
 from chsink.formats.column_types import ColumnTypes, T
 from chsink.formats.connect_schema import type_of
-from chsink.formats.whole import as_binary
+from chsink.formats.raw_and_string import as_binary
 
 NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NONE: Final = msgspec.Raw(b"null")
@@ -42,20 +42,20 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 
 @dataclass(frozen=True)
 class ChangeFields(Generic[T]):
-    """:class:`chsink.formats.offered.Offered` for Debezium.  ``used``: fields that paths in the job file read."""
+    """:class:`chsink.formats.record_fields.Offered` for Debezium.  ``used``: fields that paths in the job file read."""
 
     used: frozenset[str]
     types: ColumnTypes[T]
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
-        """See :class:`chsink.formats.offered.Offered`."""
+        """See :class:`chsink.formats.record_fields.Offered`."""
         found: Counter[str] = Counter()
         for row, _ in self._rows(values):
             found.update(row.keys() - self.used - set(known))
         return found
 
     def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, T | None]:
-        """See :class:`chsink.formats.offered.Offered`."""
+        """See :class:`chsink.formats.record_fields.Offered`."""
         seen: dict[str, _Seen[T]] = {}
         types: dict[bytes, Mapping[str, ConnectType]] = {}
         for row, schema in self._rows(values):

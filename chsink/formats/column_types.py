@@ -17,7 +17,7 @@ from chsink.decode.connect import DAYS, DECIMAL, INSTANTS, ZONED, ConnectType
 from chsink.decode.epoch import DIGITS
 from chsink.decode.inferred import TEXT, Kinds, wider, widest_number
 from chsink.decode.wire import codec_for
-from chsink.formats.declared import column_of
+from chsink.formats.declared_types import column_of
 
 T = TypeVar("T")
 

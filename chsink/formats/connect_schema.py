@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.blocks import Rows
 from chsink.decode.codec import mask_of
-from chsink.decode.collected import Rows
 from chsink.decode.connect import ConnectType
+from chsink.decode.field_paths import Path
 from chsink.decode.fields import Field
-from chsink.decode.outer import ThereCodec
-from chsink.decode.places import Path
+from chsink.decode.wrapping_codecs import ThereCodec
 
 NO_SCHEMA: Final = b"null"
 SCHEMA_ONCE: Final = Field("$.schema", ThereCodec(), None)

@@ -23,20 +23,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.blocks import Rows
 from chsink.decode.codec import Mask, mask_of, valid_of
-from chsink.decode.collected import Rows
 from chsink.decode.columns import Column
+from chsink.decode.combine import beside, gathered, rows_of
 from chsink.decode.conform import Conformer
 from chsink.decode.connect import connected
+from chsink.decode.field_paths import Path, Places, no_object
 from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
-from chsink.decode.places import Path, Places, no_object
-from chsink.decode.selected import beside, gathered, rows_of
 from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, payloads, type_at, type_of
 from chsink.formats.deletes import filled, of_deletion
 from chsink.formats.json import ShapedFields, constant_of, said_of
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import Debezium, names_of
-from chsink.formats.whole import as_binary
 from chsink.ports import BadValue, Decoded
 
 NO_EVENT = "not a change event of Debezium: it has no op"

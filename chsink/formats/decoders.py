@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 
 from chsink.decode.columns import Column
 from chsink.errors import preflight
-from chsink.formats.choice import Choice
-from chsink.formats.chosen import ChosenRecords
+from chsink.formats.column_checks import check_filled
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.deletes import Deletes
-from chsink.formats.filled import check_filled
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
 from chsink.formats.settings import FormatSettings, KeyColumns
+from chsink.formats.table_by import Choice
+from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoder, StreamShape
 

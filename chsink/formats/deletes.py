@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import WireValue
+from chsink.decode.combine import beside, gathered
 from chsink.decode.conform import Conformer
 from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.documents import JsonCodec
 from chsink.decode.fields import MISSING, UNREACHABLE, Field
-from chsink.decode.selected import beside, gathered
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import constant_of
 from chsink.ports import Decoded

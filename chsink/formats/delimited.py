@@ -20,13 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.combine import gathered
 from chsink.decode.conform import Conformer
 from chsink.decode.fields import Field
 from chsink.decode.prefilter import window
-from chsink.decode.selected import gathered
 from chsink.decode.texts import StringCodec
+from chsink.formats.raw_and_string import as_binary, checked_text
 from chsink.formats.settings import Csv, Tsv
-from chsink.formats.whole import as_binary, checked_text
 from chsink.ports import BadValue, Decoded
 
 Positions = npt.NDArray[np.int64]

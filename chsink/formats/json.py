@@ -12,13 +12,13 @@ import pyarrow as pa
 from chsink.decode.conform import json_value
 from chsink.decode.connect import Said, connected
 from chsink.decode.epoch import with_unit
+from chsink.decode.field_paths import Places
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import FieldDecoder
-from chsink.decode.places import Places
 from chsink.decode.values import MisfitError
 from chsink.errors import preflight
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import Constant, JsonFields, JsonObjects, names_of
-from chsink.formats.whole import as_binary
 from chsink.ports import Decoded
 
 

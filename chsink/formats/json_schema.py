@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.collected import Rows
+from chsink.decode.blocks import Rows
+from chsink.decode.combine import gathered
 from chsink.decode.fields import Field
-from chsink.decode.selected import gathered
 from chsink.formats.json import JsonReader
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import JsonSchema
-from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER, Schemas, live_rows
 from chsink.ports import BadValue, Decoded
 from chsink.registry.client import Registered

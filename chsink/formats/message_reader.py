@@ -8,12 +8,12 @@ from typing import Generic
 import pyarrow as pa
 
 from chsink.decode.binary import Positions
-from chsink.decode.collected import Collected, Rows
+from chsink.decode.blocks import Collected, Rows
 from chsink.decode.fields import Field
 from chsink.decode.messages import Message, MessageDecoder
 from chsink.errors import preflight
 from chsink.fields import NamedFile
-from chsink.formats.whole import as_binary
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.with_schema import Parsed, Schemas, live_rows
 from chsink.ports import BadValue, Decoded
 

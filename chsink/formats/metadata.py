@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass
 import pyarrow as pa
 
 from chsink.decode.columns import Column
+from chsink.decode.combine import beside
 from chsink.decode.conform import conform
-from chsink.decode.selected import beside
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import Decoded
 

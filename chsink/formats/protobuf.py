@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.binary import Cursors, Positions
-from chsink.decode.collected import Rows
+from chsink.decode.blocks import Rows
 from chsink.decode.fields import Field
 from chsink.errors import preflight
 from chsink.formats.message_reader import MessageReader, Typed, type_in

@@ -18,8 +18,9 @@ from chsink.formats.delimited import DelimitedReader
 from chsink.formats.format_reader import FormatReader
 from chsink.formats.json import JsonReader
 from chsink.formats.json_schema import JsonSchemaReader
-from chsink.formats.keyed import KeyedReader
+from chsink.formats.key_and_value import KeyedReader
 from chsink.formats.protobuf import protobuf_reader
+from chsink.formats.raw_and_string import WholeReader
 from chsink.formats.settings import (
     Avro,
     Csv,
@@ -33,7 +34,6 @@ from chsink.formats.settings import (
     String,
     Tsv,
 )
-from chsink.formats.whole import WholeReader
 
 READERS: Mapping[type[FormatSettings], Callable[[Any, Sequence[Field]], FormatReader]] = MappingProxyType(
     {

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.collected import Rows
+from chsink.decode.blocks import Rows
 from chsink.decode.json_decoder import tombstone
 from chsink.ports import BadValue
 from chsink.registry.client import Registered, registry_of

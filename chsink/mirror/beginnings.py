@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
 from chsink.mirror.ports import GroupReader
-from chsink.mirror.stops import Halted, Stuck
+from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
 from chsink.statemachine.commit.handover import Beginning, begin

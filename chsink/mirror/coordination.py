@@ -26,7 +26,7 @@ from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import OpenMirror
 from chsink.mirror.owner import CoordinatorClaim, read_owner
-from chsink.mirror.stops import Hanging, Stuck
+from chsink.mirror.stop_reasons import Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition

@@ -43,7 +43,7 @@ from chsink.mirror.events import (
     encode,
 )
 from chsink.mirror.known_tables import Hole, KnownTables, Target
-from chsink.mirror.stops import Halted, Hanging, Stuck
+from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.chain import Links

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chsink.errors import ChsinkError, halts, services
+from chsink.errors import ChsinkError, halts, preflight, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
-from chsink.mirror.stops import Halted, Hanging, Stuck
-from chsink.mirror.tables import CatalogFailed
+from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
+from chsink.mirror.tables import CatalogFailed, UnknownType
 from chsink.statemachine.commit.rules import CommitHalt
 
 HALTS: dict[CommitHalt, Entry] = {
@@ -52,6 +52,8 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 minutes=error.minutes,
                 producer=error.producer,
             )
+        case UnknownType():
+            return preflight.MIRROR_TABLE_COLUMNS(table=error.table, columns=error.kind)
         case CatalogFailed():
             return services.MIRROR_CATALOG_UNAVAILABLE(reason=error)
         case Fenced() | NotSent() | ControlUnanswered():

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def grow(table: MirrorTable, wanted: Mapping[str, NestedField], most: int) -> None:
     """Change what the table lacks.
 
-    Raises PreflightError CHS-269 if the catalog refuses the change, CHS-289 if the table would have more than ``most``
+    Raises PreflightError CHS-282 if the catalog refuses the change, CHS-289 if the table would have more than ``most``
     columns, HaltError CHS-343 if it is gone, and ``CatalogFailed``.
     """
     refused: Exception | None = None

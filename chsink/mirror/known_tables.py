@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from chsink.mirror.events import TableReference
-from chsink.mirror.stops import Halted
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import DamagedProperty, MirrorTable, TableRead
 from chsink.statemachine.commit.chain import Chain, Links, read_chain
 from chsink.statemachine.commit.rules import CommitHalt

@@ -24,10 +24,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
 
 from chsink.errors import ChsinkError, preflight
-from chsink.formats.offered import Offered, offered_by
+from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.mirror.column_types import ICEBERG
-from chsink.mirror.partitions import storage_of
 from chsink.mirror.types import TableColumns
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.ports import BadValue
@@ -67,6 +66,8 @@ class Look:
             return {}
         known = {*columns.format.named, *(columns.keys.columns if columns.keys else ())}
         have = {field.name: field for field in columns.schema.fields}
+        for field in columns.schema.fields:  # a column is not looked for by the names that the table's mapping gives it
+            known.update(columns.names.get(field.field_id, ()))
         if not isinstance(columns.format, Avro | Protobuf):
             known |= have.keys()
         found: Wanted = {}
@@ -119,7 +120,7 @@ def _widened(columns: TableColumns, records: pa.RecordBatch, bad: Sequence[BadVa
     fitting = widest.decode(records.take(pa.array(rows))).batch
     found: Wanted = {}
     for at, field in enumerate(schema.fields):
-        values = storage_of(fitting.column(at))
+        values = fitting.column(at).combine_chunks()
         kind = _needed(field.field_type, values) if field.name in able else None
         null = field.required and field.field_id not in schema.identifier_field_ids and values.null_count > 0
         if kind is not None or null:

@@ -23,7 +23,7 @@ from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.owner import CoordinatorClaim, read_owner
-from chsink.mirror.stops import Halted
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, read_chain

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,10 +47,20 @@ COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 QUESTIONS = 16
 """How many files are checked for existence in parallel: an object store answers in 10 to 50 ms."""
+_UNKNOWN_TYPE = re.compile("(?:Unsupported field type: '|Could not parse )(.+?)(?:'| into )")
+"""What pyiceberg says of a type that it does not know."""
 
 
 class CatalogFailed(Exception):
     """The catalog, or the storage of its tables, gave no usable answer."""
+
+
+class UnknownType(CatalogFailed):
+    """The table has a type that pyiceberg does not know."""
+
+    def __init__(self, table: str, kind: str) -> None:
+        super().__init__(f"{table}: pyiceberg does not know the type {kind}")
+        self.table, self.kind = table, kind
 
 
 class DamagedProperty(DamagedChain):
@@ -142,6 +153,8 @@ class MirrorTable:
         except NoSuchTableError:
             return None
         except Exception as error:  # any exception of the catalog's client
+            if unknown := _UNKNOWN_TYPE.search(str(error)):
+                raise UnknownType(self.identifier, unknown[1]) from error
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def missing(self, read: TableRead, locations: Sequence[str]) -> frozenset[str]:

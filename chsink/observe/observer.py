@@ -17,7 +17,7 @@ from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.errors import HaltError
 from chsink.observe.metrics import Metrics
 from chsink.observe.skipped import SkipReport
-from chsink.observe.unknown import UnknownFields
+from chsink.observe.unknown_fields import UnknownFields
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable

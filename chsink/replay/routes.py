@@ -11,7 +11,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import decoder, growing
 from chsink.clickhouse.pieces import Prepared, by_shard
 from chsink.clickhouse.pipelines import Pipelines
-from chsink.clickhouse.unknown import watch_of
+from chsink.clickhouse.unknown_fields import watch_of
 from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.kept import KeptLetters
 from chsink.formats.pipeline import TRANSFORM, Untouched, part_of

@@ -26,9 +26,9 @@ from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Queries, StateStore
 from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
+from chsink.replay.cutting import rounds_of
 from chsink.replay.land import ListSender, UnclearListError
 from chsink.replay.report import KeepReason, Left, ReplayReport
-from chsink.replay.rounds import rounds_of
 from chsink.replay.routes import Routes
 from chsink.replay.source import LetterSource
 from chsink.statemachine import writes

@@ -57,7 +57,7 @@ def _run_alone(spark: SparkSession, sink: Sink) -> str:
 
 def _run_both(config: Config, spark: SparkSession, sink: Sink) -> str:
     """Returns the signal that ended it, "" if none did."""
-    from chsink.spark.beside import MirrorBeside  # its packages are an extra
+    from chsink.spark.mirror_thread import MirrorBeside  # its packages are an extra
 
     query: StreamingQuery | None = None
     failure: ChsinkError | None = None

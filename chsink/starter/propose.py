@@ -22,7 +22,7 @@ from chsink.errors import preflight
 from chsink.findings import Finding
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
-from chsink.formats.whole import as_binary
+from chsink.formats.raw_and_string import as_binary
 from chsink.kafka.sample import open_sampler
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.registry.client import registry_of

@@ -28,10 +28,10 @@ from chsink.config.sections import Endpoint
 from chsink.decode.inferred import TEXT
 from chsink.errors import preflight
 from chsink.findings import server_sentence
-from chsink.formats.chosen import RecordChooser
 from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
-from chsink.formats.offered import offered_by
+from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
+from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes

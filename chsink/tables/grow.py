@@ -2,7 +2,7 @@
 such a field is sent.
 
 ``ADD COLUMN IF NOT EXISTS`` appends columns at the end, so the columns of an earlier announced range can still be found
-(:mod:`chsink.formats.announced`).  Two drivers may add the same column.
+(:mod:`chsink.formats.announced_columns`).  Two drivers may add the same column.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown import missing_columns
+from chsink.clickhouse.unknown_fields import missing_columns
 from chsink.config import Route
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import clickhouse_connect
+import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ def dev(*arguments: str) -> tuple[int, Any]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.soak
 def test_up_status_down(tmp_path: Path) -> None:
     root = ("--root", str(tmp_path / "dev"))
     try:

@@ -129,6 +129,7 @@ def test_a_server_that_is_stopped_finishes_what_runs(tmp_path: Path) -> None:
     server.stop()
 
 
+@pytest.mark.soak
 def test_a_statement_that_takes_too_long_does_not_hold_up_the_end(tmp_path: Path) -> None:
     server = EmbeddedClickHouse(tmp_path).start()
     failures: list[Error] = []
@@ -153,6 +154,7 @@ def test_a_statement_that_takes_too_long_does_not_hold_up_the_end(tmp_path: Path
         assert scalar(client, "SELECT 1") == 1
 
 
+@pytest.mark.soak
 def test_servers_reach_each_other_by_the_native_protocol(tmp_path: Path) -> None:
     with EmbeddedClickHouse(tmp_path / "a") as one, EmbeddedClickHouse(tmp_path / "b") as other:
         for server, rows in ((one, 2), (other, 3)):
@@ -164,6 +166,7 @@ def test_servers_reach_each_other_by_the_native_protocol(tmp_path: Path) -> None
             assert scalar(client, f"SELECT count() FROM remote('{places}', default.t)") == 5
 
 
+@pytest.mark.soak
 def test_what_the_configuration_asks_for_is_there(tmp_path: Path) -> None:
     """The server's own features: a log of queries, a quota."""
     log = "<clickhouse><query_log><database>system</database><table>query_log</table></query_log></clickhouse>"
@@ -203,6 +206,7 @@ def test_a_killed_server_is_an_unknown_outcome_for_its_clients(tmp_path: Path) -
         assert [error.code for error in failures] == [None]
 
 
+@pytest.mark.soak
 def test_a_disk_that_fills_up_is_the_engines_error(tmp_path: Path) -> None:
     """The limits of the configuration reach the engine: here, free space it must keep."""
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
@@ -218,6 +222,7 @@ def test_a_disk_that_fills_up_is_the_engines_error(tmp_path: Path) -> None:
         assert scalar(client, "SELECT count() FROM t") == 0
 
 
+@pytest.mark.soak
 def test_a_table_with_too_many_parts_is_the_engines_error(tmp_path: Path) -> None:
     few = "<merge_tree><parts_to_throw_insert>3</parts_to_throw_insert></merge_tree>"
     with EmbeddedClickHouse(tmp_path, extra_xml=few) as server, connected(server) as client:

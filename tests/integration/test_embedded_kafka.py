@@ -104,6 +104,7 @@ def test_a_refused_topic_is_an_error_with_an_id(kafka: EmbeddedKafka, topic: Mak
         kafka.create_topic(name)
 
 
+@pytest.mark.soak
 def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
     with EmbeddedKafka(tmp_path, properties={"broker.session.timeout.ms": "2000"}) as broker:
         broker.create_topic("t")

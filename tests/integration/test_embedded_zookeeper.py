@@ -51,6 +51,7 @@ def test_a_multi_of_many_megabytes_is_taken(zookeeper: EmbeddedZooKeeper) -> Non
         assert len(kazoo.get_children("/bulk")) == 5_000
 
 
+@pytest.mark.soak
 def test_the_session_of_a_killed_client_expires(zookeeper: EmbeddedZooKeeper) -> None:
     program = (
         "import sys, time\n"
@@ -76,6 +77,7 @@ def test_the_session_of_a_killed_client_expires(zookeeper: EmbeddedZooKeeper) ->
             time.sleep(0.05)
 
 
+@pytest.mark.soak
 def test_kill_and_restart_keep_data_and_port(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as server:
         hosts = server.hosts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from chsink.cli.example import template
+from tests.support.quick_start import BLOCK, QUICK_START, follow
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-QUICK_START = README[README.index("## Quick start") : README.index("## A job of your own")]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LIMIT_S = 600
 
 
@@ -59,18 +56,7 @@ class Shell:
 
 
 def test_the_quick_start_reaches_the_first_row(shell: Shell) -> None:
-    said: dict[str, str] = {}
-    for kind, text in BLOCK.findall(QUICK_START):
-        if kind != "console":
-            continue
-        for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-            line, _, expected = step.partition("\n")
-            said[line] = shell(line)
-            assert said[line].startswith(expected), line
-
-    counts = re.findall(r"│\s+(\d+) │", said['chsink dev sql "SELECT count() AS flights, max(dep_delay) FROM flights"'])
-    assert sum(map(int, counts)) == 6
-    assert "AFTER" in said["chsink status"]
+    follow(shell)
 
 
 def test_the_table_of_the_quick_start_is_the_one_that_init_writes() -> None:

@@ -99,6 +99,7 @@ def status(job: Job, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["status", "-c", str(job.file()), *arguments])
 
 
+@pytest.mark.soak
 def test_status_without_kafka_shows_what_is_recorded(doubtful: Job) -> None:
     away = ("--set", f"kafka.bootstrap=127.0.0.1:{free_port()}", "--set", "kafka.timeout_s=2")
 
@@ -173,6 +174,7 @@ def with_a_dead_shard(doubtful: Job, request: pytest.FixtureRequest) -> Job:
     return doubtful
 
 
+@pytest.mark.soak
 def test_show_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
     record = shown(with_a_dead_shard)
 
@@ -180,7 +182,7 @@ def test_show_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
     assert record["tokens"].startswith("unknown: ClickHouse did not answer")
 
 
-@pytest.mark.parametrize("verdict", ["--lost", "--landed"])
+@pytest.mark.parametrize("verdict", [pytest.param("--lost", marks=pytest.mark.soak), "--landed"])
 @pytest.mark.exit_of("RESEND_NOT_COUNTED")
 def test_a_persons_word_holds_where_a_shard_is_gone(with_a_dead_shard: Job, verdict: str) -> None:
     result = run(with_a_dead_shard, "resolve", with_a_dead_shard.topic, "0", verdict, "--yes")
@@ -190,6 +192,7 @@ def test_a_persons_word_holds_where_a_shard_is_gone(with_a_dead_shard: Job, verd
     assert shown(with_a_dead_shard)["phase"] == "AFTER"
 
 
+@pytest.mark.soak
 def test_resend_is_refused_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
     refused = resend(with_a_dead_shard, "--senders-gone")
 
@@ -301,7 +304,9 @@ def test_rows_that_were_removed_by_hand_are_sent_again(
     job.check()
 
 
-@pytest.mark.parametrize("older_end", [0, 10, 25])
+@pytest.mark.parametrize(
+    "older_end", [pytest.param(0, marks=pytest.mark.soak), 10, pytest.param(25, marks=pytest.mark.soak)]
+)
 def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful: Job, spark: SparkSession, older_end: int
 ) -> None:
@@ -525,6 +530,7 @@ def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSessi
     landed.check()
 
 
+@pytest.mark.soak
 def test_a_restored_old_backup_and_the_command_that_the_start_names(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,
@@ -588,6 +594,7 @@ def test_rows_without_state_may_be_accepted(landed: Job, spark: SparkSession) ->
     assert rows(landed) == 2 * before
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("STATE_LOST")
 def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     make_job: MakeJob,  # noqa: F811
@@ -613,6 +620,7 @@ def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     assert sorted((p, o) for p, o, *_ in job.landed()) == [*((0, o) for o in range(15)), *((1, o) for o in (5, 6, 7))]
 
 
+@pytest.mark.soak
 def test_an_open_transaction_is_not_passed_over(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """Its records become visible when it is committed, after the recovery."""
     job = make_job(partitions=1)
@@ -672,6 +680,7 @@ def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSe
     landed.check()
 
 
+@pytest.mark.soak
 def test_a_good_record_is_missed_where_others_are_skipped(landed: Job) -> None:
     """⚑ It is accepted by its offset alone, and what loses no record is named first."""
     skipping = ("--accept-removed", "--set", "errors.on_bad_value=skip")
@@ -715,6 +724,7 @@ def test_rows_that_a_delete_is_about_to_remove_prove_nothing(
     job.check()
 
 
+@pytest.mark.soak
 def test_what_kafka_no_longer_holds_is_accepted_by_its_offsets(landed: Job, spark: SparkSession) -> None:
     delete = f"ALTER TABLE {landed.tables[landed.topic]} DELETE WHERE _kafka_partition = 1 AND _kafka_offset IN "
     for shard in landed.shards:

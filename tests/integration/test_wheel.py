@@ -194,6 +194,7 @@ def test_commands(installed: Installed, tmp_path: Path) -> None:
     assert "-m pip install chdb" in said
 
 
+@pytest.mark.soak
 def test_records_land(
     installed: Installed, tmp_path: Path, kafka: EmbeddedKafka, clickhouse: list[EmbeddedClickHouse], topic: MakeTopic
 ) -> None:

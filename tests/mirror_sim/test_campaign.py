@@ -45,6 +45,7 @@ def test_one_seed_is_one_run_whatever_the_hash_seed() -> None:
     assert summaries[0] == summaries[1] and "broken=0" in summaries[0]
 
 
+@pytest.mark.soak
 def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes units whatever the chain says."""
     monkeypatch.setattr("chsink.statemachine.commit.plan.Eligibility.until", property(lambda x: x.a))

@@ -15,7 +15,7 @@ import pytest
 
 from chsink.batch.lanes import Lanes
 from chsink.batch.model import Ack, Assignment, PlannedBatch
-from chsink.batch.rounds import Pace
+from chsink.batch.pace import Pace
 from chsink.clickhouse.landing import assemble
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import StoredRow, Swap, Unanswered

@@ -619,7 +619,7 @@ DEFECTS = (
     ),
     Defect(
         "a list of deleted offsets has another name with each start",
-        (argument("chsink.clickhouse.deleted.deleted_lists", "deliver(A, ...)", 1, "_ - A.record.epoch"),),
+        (argument("chsink.clickhouse.deleted_offsets.deleted_lists", "deliver(A, ...)", 1, "_ - A.record.epoch"),),
         "at_most_once",
         seed=21,
         often=_DELETED_FAULTS,

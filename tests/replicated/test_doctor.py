@@ -168,7 +168,7 @@ def with_keeper(bench: Bench, act: Callable[[KazooClient], object]) -> None:
         keeper.close()
 
 
-@pytest.mark.parametrize("table", ["t", "dead", "filled"])
+@pytest.mark.parametrize("table", ["t", *(pytest.param(table, marks=pytest.mark.soak) for table in ("dead", "filled"))])
 def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     """Of the target, the table of dead letters, and the table that a view fills."""
     at, second = f"{bench.database}.{table}", bench.urls[1]

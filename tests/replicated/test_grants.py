@@ -31,6 +31,7 @@ def run_as(user: str, job: Job, *words: str, code: int) -> str:
     return result.output
 
 
+@pytest.mark.soak
 def test_every_command_runs_with_exactly_the_printed_grants(
     spark: SparkSession, kafka: EmbeddedKafka, zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_replica_has_not_taken_over_what_a_stopped_delete_removed(
     second.close()
 
 
+@pytest.mark.soak
 def test_dead_letters_of_a_range_in_doubt_are_deleted(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:

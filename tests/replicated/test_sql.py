@@ -28,7 +28,7 @@ def run_printed(job: Job, *arguments: str) -> None:
         command(url, statement)
 
 
-@pytest.mark.parametrize("cluster", [CLUSTER, None])
+@pytest.mark.parametrize("cluster", [CLUSTER, pytest.param(None, marks=pytest.mark.soak)])
 def test_tables_as_printed(cluster: str | None, make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ A plain MergeTree of dead letters on the first replica would miss those that another one took."""
     job = make_job(partitions=2, table=False)

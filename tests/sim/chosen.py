@@ -13,8 +13,8 @@ import pyarrow as pa
 from chsink.batch.ledger import parse_key
 from chsink.batch.model import Assignment
 from chsink.clickhouse.pieces import Prepared
-from chsink.formats.choice import Choice
 from chsink.formats.pipeline import digest_of
+from chsink.formats.table_by import Choice
 from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateRecord

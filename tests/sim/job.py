@@ -12,8 +12,8 @@ from chsink.batch.lanes import Lanes
 from chsink.batch.ledger import read_records
 from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.pace import Pace
 from chsink.batch.roles import Landing
-from chsink.batch.rounds import Pace
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.connect import Services
 from chsink.findings import guarded, raise_first

@@ -90,6 +90,7 @@ def test_a_run_that_reached_nothing_fails() -> None:
     assert "cell NEW/BEFORE" in RUNS.report().missing()
 
 
+@pytest.mark.soak
 def test_a_failing_world_is_shrunk_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that never asks what its table remembers: few of the faults that happened are needed to show it."""
     monkeypatch.setattr("chsink.clickhouse.writer.ShardWriter._check_table", lambda *_: None)

@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     # [state] is what the stores say it is, and a format what the formats say
     "chsink.config": {
         "chsink.fields",
-        "chsink.formats.choice",
+        "chsink.formats.table_by",
         "chsink.formats.settings",
         "chsink.registry.settings",
         "chsink.state",

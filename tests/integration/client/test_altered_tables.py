@@ -17,14 +17,14 @@ import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
-from chsink.clickhouse.facts import read_facts
+from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import TargetTable, read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
 from chsink.decode import INSERT_SETTINGS
 from chsink.errors import AlteredError, UnavailableError
-from chsink.formats.announced import as_announced
+from chsink.formats.announced_columns import as_announced
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.settings import JSON

@@ -10,7 +10,7 @@ import pytest
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.dedup_mark import look, looks, why_altered
 from chsink.clickhouse.definition import Ttl
-from chsink.clickhouse.facts import read_facts
+from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.table import TargetTable, read_table, read_tables
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.errors import AlteredError

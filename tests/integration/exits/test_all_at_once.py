@@ -119,6 +119,7 @@ def test_a_partition_that_is_not_in_doubt_is_named(doubtful: Job) -> None:
     assert (asked.exit_code, doubtful.in_doubt()) == (2, {1, 2, 3})
 
 
+@pytest.mark.soak
 def test_many_small_ranges_share_tasks_and_one_that_halts_stops_no_other(
     make_job: MakeJob, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from tests.support.job import DATABASE, METADATA, WINDOW, command, select
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHOICE_CHANGED")
 def test_the_change_is_undone_and_made_again(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ Each record is in the one table that it named when its batch landed."""

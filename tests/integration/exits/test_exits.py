@@ -130,7 +130,7 @@ def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
 
 
 @pytest.mark.exit_of("TOPIC_RECREATED")
-@pytest.mark.parametrize("gone", [0, 5])
+@pytest.mark.parametrize("gone", [pytest.param(0, marks=pytest.mark.soak), 5])
 def test_topic_recreated(make_job: MakeJob, spark: SparkSession, services: Stack, gone: int) -> None:
     """With a new checkpoint; where Kafka no longer holds its first records, after a reset."""
     job = make_job(partitions=1)
@@ -187,6 +187,7 @@ def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PASSED_OVER")
 def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ The topic is idle since: no batch would tell, and the table would lack the records as long as none comes."""
@@ -290,7 +291,7 @@ def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, serv
     assert sorted(o for _, o, *_ in (Counter(half.landed()) - before).elements()) == list(range(7))
 
 
-@pytest.mark.parametrize(("landed", "goes_back"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("landed", "goes_back"), [pytest.param(False, False, marks=pytest.mark.soak), (True, True)])
 def test_a_programs_filter_changed(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, landed: bool, goes_back: bool
 ) -> None:
@@ -489,7 +490,9 @@ def test_a_value_does_not_fit(make_job: MakeJob, spark: SparkSession) -> None:
 
 
 @pytest.mark.exit_of("CHUNK_TOO_LARGE")
-@pytest.mark.parametrize(("resent", "window"), [(False, 1000), (True, 1000), (True, 3)])
+@pytest.mark.parametrize(
+    ("resent", "window"), [(False, 1000), pytest.param(True, 1000, marks=pytest.mark.soak), (True, 3)]
+)
 def test_a_chunk_is_too_large(make_job: MakeJob, spark: SparkSession, resent: bool, window: int) -> None:
     """A range that a resend cuts into smaller chunks, also where the table remembers one chunk of a round and no more;
     or that is sent in its chunks under a higher limit.

@@ -88,7 +88,7 @@ def follow(job: Job, spark: SparkSession, cause: str) -> None:
     "cause",
     [
         "forgotten tokens",
-        "no window",
+        pytest.param("no window", marks=pytest.mark.soak),
         *(pytest.param(c, marks=pytest.mark.soak) for c in list(CAUSES)[1:4]),
         "no state",
     ],

@@ -76,6 +76,7 @@ def test_skipped_records_are_no_reason_to_skip_others(make_job: MakeJob, spark: 
     job.check(rows_of=fits)
 
 
+@pytest.mark.soak
 def test_a_complete_table_with_skipped_records_is_not_read_again(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1, settings={"errors.on_bad_value": "skip"})
     job.send_values(0, [MISFIT if n % 7 == 3 else {"id": n, "text": f"0:{n}"} for n in range(40)])
@@ -94,7 +95,7 @@ def test_a_complete_table_with_skipped_records_is_not_read_again(make_job: MakeJ
     ("at", "kept"),
     [
         ("task.after_insert=fail@2", "table"),
-        ("task.after_dead_letters=fail", "topic"),
+        pytest.param("task.after_dead_letters=fail", "topic", marks=pytest.mark.soak),
         pytest.param("task.after_dead_letters=fail", "table", marks=pytest.mark.soak),
         pytest.param("task.after_insert=fail@2", "topic", marks=pytest.mark.soak),
         pytest.param("driver.before_after=fail", "table", marks=pytest.mark.soak),
@@ -136,6 +137,7 @@ def test_dead_letters_explain_their_holes_and_are_there_once(
     assert found == [12, 19, 45, 46]
 
 
+@pytest.mark.soak
 def test_a_filter_of_a_program_is_applied_by_the_program(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ The command knows no transform.  So all that it leaves out is in doubt, and the next start decides."""
 
@@ -154,6 +156,7 @@ def test_a_filter_of_a_program_is_applied_by_the_program(make_job: MakeJob, spar
     job.check(rows_of=lambda record: fits(record) if record.offset % 2 == 0 else [])
 
 
+@pytest.mark.soak
 def test_a_transform_that_makes_bad_records_good(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ This command's decoder takes them for records that the job skips; rows show that the job did not."""
 

@@ -76,6 +76,7 @@ def job(make_job: MakeJob) -> Job:
     return job
 
 
+@pytest.mark.soak
 def test_dead_letters_are_delivered_once(
     job: Job, services: Stack, spark: SparkSession, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,6 +206,7 @@ def guarded(services: Stack, tmp_path: Path) -> Iterator[EmbeddedClickHouse]:
         yield server
 
 
+@pytest.mark.soak
 def test_what_the_user_may_not_do(make_job: MakeJob, spark: SparkSession, guarded: EmbeddedClickHouse) -> None:
     """The server refuses (497): the error names the GRANT, nothing is lost, and with this grant the job goes on."""
     job = make_job(partitions=2, table=False, settings=SETTINGS)

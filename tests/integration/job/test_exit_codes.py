@@ -120,6 +120,7 @@ def test_tables_that_cannot_carry_the_promise(job: Job, run: Run) -> None:
     assert job.landed() == []
 
 
+@pytest.mark.soak
 def test_server_without_keeper_map(job: Job, run: Run, tmp_path: Path) -> None:
     with EmbeddedClickHouse(tmp_path / "alone") as server:
         command(server.url, f"CREATE DATABASE {DATABASE}")
@@ -136,6 +137,7 @@ def test_bad_value_exits_with_3(job: Job, run: Run) -> None:
     assert "none of your business" not in result.output
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHECKPOINT_DAMAGED")
 def test_damaged_checkpoint_is_named_and_a_new_one_goes_on(job: Job, run: Run) -> None:
     """Spark would fail on it at every start, without a name; nothing is claimed or read meanwhile."""

@@ -66,6 +66,7 @@ def test_no_traceback(kafka: EmbeddedKafka, topic: MakeTopic, tmp_path: Path, at
     assert first.keys() >= {"chsink", "pyspark", "python"}
 
 
+@pytest.mark.soak
 def test_while_kafka_is_asked(tmp_path: Path) -> None:
     """Before Java starts, by a Kafka that accepts connections and says nothing."""
     job = tmp_path / "job.toml"

@@ -260,7 +260,7 @@ def make_kept(make_job: MakeJob) -> Iterator[Callable[..., Kept]]:
         yield make
 
 
-@pytest.mark.parametrize("kind", [Kept, KeptInTopic])
+@pytest.mark.parametrize("kind", [Kept, pytest.param(KeptInTopic, marks=pytest.mark.soak)])
 def test_a_replay_lands_each_dead_letter_once(
     make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, kind: type[Kept]
 ) -> None:
@@ -326,6 +326,7 @@ def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeyp
     kept.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("REPLAY_IN_DOUBT")
 @pytest.mark.exit_of("REPLAY_ROWS_THERE")
 @pytest.mark.exit_of("REPLAY_ROWS_MISSING")

@@ -141,6 +141,7 @@ def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
     job.check(empty)
 
 
+@pytest.mark.soak
 def test_kafka_deletes_all_records_of_a_topic_that_waits(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ It came and went while the job was down.  The halt's hint leads on; it was CHS-610 at every start."""
     job = make_job(partitions=1)

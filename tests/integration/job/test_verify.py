@@ -20,7 +20,7 @@ from chsink.cli.verify import read_report
 from chsink.dlq.letters import create_table
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
-from chsink.verify import whole
+from chsink.verify import without_offsets
 from chsink.verify.report import DEFECTS
 from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
@@ -178,6 +178,7 @@ def move(job: Job, table: str, where: str) -> None:
                 client.raw_insert(table, insert_block=taken, fmt="Native")
 
 
+@pytest.mark.soak
 def test_beside_a_job_nothing_is_mistaken_for_a_defect(
     make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +186,7 @@ def test_beside_a_job_nothing_is_mistaken_for_a_defect(
 
     A table without offsets is compared only while nothing is in doubt, and only if Kafka holds all that landed.
     """
-    monkeypatch.setattr(whole, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(without_offsets, "PATIENCE_S", 0.0)
     job = make_job(partitions=1, settings={"kafka.max_offsets_per_trigger": 80})
     plain = f"{job.name}-plain"
     services.kafka.create_topic(plain, 1)

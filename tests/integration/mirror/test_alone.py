@@ -20,6 +20,7 @@ def chsink(bench: Bench, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.soak
 def test_a_mirror_runs_where_there_is_no_clickhouse(make_bench: MakeBench) -> None:
     bench = make_bench(partitions=2)
     bench.produce([1, 2, 3])

@@ -119,6 +119,7 @@ def test_a_newer_driver_ends_the_older_one(make_bench: MakeBench) -> None:
         assert owner(bench).epoch == 2, "the older one has not fenced the newer one"
 
 
+@pytest.mark.soak
 def test_a_catalog_that_is_away_for_a_while(make_bench: MakeBench) -> None:
     bench = make_bench()
     lake, away = bench.folder / "lake", bench.folder / "away"

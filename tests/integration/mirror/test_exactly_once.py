@@ -17,7 +17,7 @@ from chsink.errors import BadValueError
 from chsink.mirror.control import ControlSender, Fenced
 from chsink.mirror.coordinator import STUCK_AFTER, Coordinator
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
-from chsink.mirror.stops import Halted, Stuck
+from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.mirror.table_commits import Present
 from chsink.mirror.tables import VALID_THROUGH
 from chsink.mirror.task import Feeds, Share

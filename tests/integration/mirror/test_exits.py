@@ -37,6 +37,7 @@ from tests.integration.mirror.bench import SCHEMA, Bench
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
+CHOICES = [TableVerdict.REREAD, pytest.param(TableVerdict.SKIP, marks=pytest.mark.soak)]
 
 
 def halted(bench: Bench, entry: Entry, act: Callable[[], Any]) -> ChsinkError:
@@ -66,7 +67,7 @@ def table(bench: Bench, name: str = "orders") -> Table:
 
 
 @pytest.mark.parametrize(
-    "way_out", ["undo", TableVerdict.REREAD, pytest.param(TableVerdict.SKIP, marks=pytest.mark.soak)]
+    "way_out", ["undo", *(pytest.param(choice, marks=pytest.mark.soak) for choice in TableVerdict)]
 )
 @pytest.mark.exit_of("MIRROR_ROLLED_BACK")
 def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> None:
@@ -126,7 +127,9 @@ def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
     assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("damage", ["older", "unreadable", "origin"])
+@pytest.mark.parametrize(
+    "damage", ["unreadable", *(pytest.param(damage, marks=pytest.mark.soak) for damage in ("older", "origin"))]
+)
 @pytest.mark.exit_of("MIRROR_CHAIN_DAMAGED")
 def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     bench = make_bench()
@@ -146,7 +149,7 @@ def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     exactly_once(bench)
 
 
-@pytest.mark.parametrize("choice", TableVerdict)
+@pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
 def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: TableVerdict) -> None:
     bench = make_bench(partitions=2)
@@ -176,7 +179,7 @@ def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 3]
 
 
-@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("compacted", [pytest.param(False, marks=pytest.mark.soak), True])
 @pytest.mark.exit_of("MIRROR_ROWS_FOUND")
 def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: bool) -> None:
     """⚑ Properties removed, own snapshots expired, groups gone: every record landed once more."""
@@ -291,6 +294,7 @@ def test_files_that_were_deleted_before_they_were_committed(make_bench: MakeBenc
     exactly_once(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_FILES_GONE")
 def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_bench: MakeBench) -> None:
     bench = make_bench()
@@ -311,7 +315,7 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
 # --- Kafka -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", TableVerdict)
+@pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.exit_of("MIRROR_TOPIC_RECREATED")
 def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict) -> None:
     """⚑ What was handed over of the earlier topic lands first: nobody can read it again."""
@@ -402,6 +406,7 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
 
 
+@pytest.mark.soak
 def test_one_start_names_every_table_that_lacks_deleted_records(make_bench: MakeBench) -> None:
     bench = make_bench(tables=("orders", "archive"))
     first = bench.coordinator()
@@ -422,6 +427,7 @@ def test_one_start_names_every_table_that_lacks_deleted_records(make_bench: Make
     assert [sorted(n for _, _, n in bench.landed(name)) for name in bench.tables] == [[1, 4, 5], [1, 4, 5]]
 
 
+@pytest.mark.soak
 def test_a_long_hole_is_read_in_parts_and_other_tables_are_committed_between(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

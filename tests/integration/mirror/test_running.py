@@ -137,6 +137,7 @@ def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack
     job.check_both()
 
 
+@pytest.mark.soak
 def test_a_halted_mirror_leaves_clickhouse_running(make_job: MakeJob) -> None:
     """⚑ A record that only ClickHouse takes halts the mirror; the exit code says so at the end."""
     job = make_job(RUNNING)
@@ -154,6 +155,7 @@ def test_a_halted_mirror_leaves_clickhouse_running(make_job: MakeJob) -> None:
     assert job.mirrored() == []
 
 
+@pytest.mark.soak
 def test_an_older_driver_that_wakes_up_does_not_end_the_newest(make_job: MakeJob) -> None:
     """⚑ It wrote a batch to the checkpoint that both use, and opened their workers' producers: the newest ended with exit
     code 5, the older one with 4, and nobody ran.

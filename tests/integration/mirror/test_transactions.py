@@ -21,7 +21,7 @@ from chsink.mirror.coordinator import HANGS_AFTER_MS
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.stops import Hanging
+from chsink.mirror.stop_reasons import Hanging
 from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
 
 
+@pytest.mark.soak
 def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_aborted(make_bench: MakeBench) -> None:
     """⚑ T-8: hand-overs go on, tables wait, and after a bound the error says whose transaction it is."""
     bench = make_bench()

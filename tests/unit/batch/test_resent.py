@@ -13,7 +13,7 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, ChunkAck, PlannedBatch
-from chsink.batch.rounds import Room
+from chsink.batch.pace import Room
 from chsink.errors import HaltError
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes

@@ -112,7 +112,7 @@ class Server(OneServer):
         return [(0, self.rows)] if "GROUP BY" in sql else [(self.rows,)]
 
     def _facts(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """What :mod:`chsink.clickhouse.facts` asks."""
+        """What :mod:`chsink.clickhouse.describe` asks."""
         for name in self._named(sql) if self.definition else ():
             engine, digest = self.engine, self.definition + "'" * (name[1] in self.altered)
             yield ("is", *name, self.identity, engine, digest, self.mark.at_s, self.mark.started_s)

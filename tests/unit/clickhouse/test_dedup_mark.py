@@ -7,7 +7,7 @@ import re
 import pytest
 
 from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks, why_altered, why_forgotten
-from chsink.clickhouse.facts import AT_ONCE
+from chsink.clickhouse.describe import AT_ONCE
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import AlteredError
 from chsink.ports import Unanswered

@@ -20,7 +20,7 @@ from chsink.registry.settings import SchemaRegistry
 from chsink.state import KeeperMap, Memory, ZooKeeper
 
 CHSINK = Path(__file__).parents[3] / "chsink"
-READS_NOTHING = {"config/checks.py", "config/page.py", "config/schema.py", "config/show.py"}
+READS_NOTHING = {"config/contradictions.py", "config/page.py", "config/schema.py", "config/show.py"}
 """They treat keys as such; a contradiction with a key nobody reads is no use of it."""
 
 MODELS: dict[str, tuple[type[BaseModel], ...]] = {

@@ -10,7 +10,7 @@ import pytest
 
 from chsink.config import Config, InvalidConfigError, Problem
 from chsink.config.topic_pattern import java_pattern, parse_pattern
-from chsink.formats.choice import Choice
+from chsink.formats.table_by import Choice
 
 Build = Callable[..., Config]
 Problems = Callable[..., dict[str, Problem]]

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, JsonDecoder
-from chsink.decode.around import Refused
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
+from chsink.decode.refused_texts import Refused
 
 COLUMNS = [Column("a", "Nullable(Int64)"), Column("s", "Nullable(String)")]
 # Pieces that close, open or fake the wrapping around a record, and what ends or hides text.

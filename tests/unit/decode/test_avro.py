@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from chsink.decode import Column, Decoded
 from chsink.decode.avro.schema import SchemaError, parse_schema
 from chsink.decode.avro.types import AvroMessage, AvroRecord
-from chsink.decode.collected import Collected
+from chsink.decode.blocks import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
 

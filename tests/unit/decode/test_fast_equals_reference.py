@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded, JsonDecoder
-from chsink.decode.around import Refused
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
+from chsink.decode.refused_texts import Refused
 
 LEAVES = [
     "Int8",

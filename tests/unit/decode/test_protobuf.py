@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded
-from chsink.decode.collected import Collected
+from chsink.decode.blocks import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
 from chsink.decode.protobuf.descriptors import DescriptorError, file_of, message_at, message_in_set

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
+from chsink.decode.field_paths import Places
 from chsink.decode.fields import fields_of
-from chsink.decode.places import Places
 from chsink.errors import PreflightError
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from chsink.decode.connect import ConnectType
 from chsink.decode.inferred import Kinds
-from chsink.formats.offered import offered_by
+from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import JSON
 from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.types import TableColumns

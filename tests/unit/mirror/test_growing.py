@@ -237,7 +237,7 @@ def test_an_answer_that_is_lost(open_catalog: Open, answer: tuple[Exception, boo
 def test_what_stands_in_the_way(open_catalog: Open) -> None:
     open_catalog().create_table("shop.orders", SCHEMA)
     refusing = Answering(open_catalog(), *[(PermissionError("not allowed"), False)] * 9)
-    with pytest.raises(PreflightError, match=r"CHS-269.*not allowed"):
+    with pytest.raises(PreflightError, match=r"CHS-282.*not allowed"):
         grow(mirror_table(refusing), WANTED, 10)
     with pytest.raises(PreflightError, match=r"CHS-289.*new"):
         grow(mirror_table(open_catalog()), WANTED, 5)

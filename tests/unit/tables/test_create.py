@@ -15,7 +15,7 @@ from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.tables.create import _may_wait, _named
-from tests.unit.formats.test_offered import settings
+from tests.unit.formats.test_record_fields import settings
 
 TEXT = "Nullable(String)"
 

@@ -24,8 +24,8 @@ from chsink.formats.change_fields import NOT_JSON, ChangeFields
 from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import Avro, Debezium, FormatSettings, Json, JsonSchema, Protobuf, names_of
-from chsink.formats.whole import as_binary
 from chsink.formats.with_schema import HEADER
 from chsink.ports import BadValue
 

@@ -6,7 +6,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from chsink.observe.metrics import Metrics
-from chsink.observe.unknown import NAMES, UnknownFields
+from chsink.observe.unknown_fields import NAMES, UnknownFields
 from chsink.statemachine.tally import OTHERS
 
 

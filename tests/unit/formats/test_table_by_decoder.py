@@ -11,12 +11,12 @@ import pytest
 
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
-from chsink.formats.announced import as_announced
-from chsink.formats.choice import Choice
-from chsink.formats.chosen import own_records
+from chsink.formats.announced_columns import as_announced
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, digest_of, fingerprint
 from chsink.formats.settings import JSON, JsonSchema
+from chsink.formats.table_by import Choice
+from chsink.formats.table_by_decoder import own_records
 from chsink.kafka.records import SCHEMA
 from chsink.ports import Decoded, Decoder
 from chsink.statemachine.table import choice_of

@@ -14,14 +14,14 @@ from chsink.clickhouse.table import TargetTable
 from chsink.decode import Column
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
-from chsink.formats.choice import Choice
-from chsink.formats.chosen import ChosenRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.records import Records
 from chsink.formats.settings import JSON
+from chsink.formats.table_by import Choice
+from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.replay.choose import is_confirmed
+from chsink.replay.cutting import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.report import MOST_NAMED, KeepReason, Left, ReplayReport
-from chsink.replay.rounds import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.routes import Routes, records_of
 from chsink.replay.source import ROUND_BYTES, bounded
 from chsink.sharding import Layout, Shard

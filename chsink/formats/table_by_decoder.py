@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask
+from chsink.decode.combine import rows_of
+from chsink.decode.field_paths import Places
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import FieldDecoder
-from chsink.decode.places import Places
-from chsink.decode.selected import rows_of
 from chsink.decode.texts import StringCodec
-from chsink.formats.choice import Choice
+from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import names_of
-from chsink.formats.whole import as_binary
+from chsink.formats.table_by import Choice
 from chsink.ports import BadValue, Decoded, Decoder
 from chsink.statemachine.table import TABLE_BY
 

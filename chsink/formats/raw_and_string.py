@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chsink.decode.combine import gathered
 from chsink.decode.conform import Conformer
 from chsink.decode.fields import Field
 from chsink.decode.json_decoder import tombstone
-from chsink.decode.selected import gathered
 from chsink.formats.settings import Raw, String
 from chsink.ports import BadValue, Decoded
 

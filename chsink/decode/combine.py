@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.collected import Rows
+from chsink.decode.blocks import Rows
 from chsink.ports import BadValue, Decoded
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import structlog
 
-from chsink.batch.deleted import ListDeleted
+from chsink.batch.deleted_offsets import ListDeleted
 from chsink.batch.model import Assignment
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import TableLetters

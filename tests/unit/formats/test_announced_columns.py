@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from chsink.decode.columns import Column
-from chsink.formats.announced import as_announced, reads_format, with_columns
-from chsink.formats.choice import Choice
-from chsink.formats.chosen import ChosenRecords
+from chsink.formats.announced_columns import as_announced, reads_format, with_columns
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import Columns
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.records import Records
 from chsink.formats.settings import JSON
+from chsink.formats.table_by import Choice
+from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.ports import Decoder
 
 A, B, C = (Column(name, "Int64") for name in "abc")

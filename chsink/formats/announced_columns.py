@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chsink.decode.columns import Column
-from chsink.formats.chosen import ChosenRecords
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import COLUMNS, Columns
 from chsink.formats.pipeline import digest_of, part_of
 from chsink.formats.records import Records
+from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.ports import Decoder
 
 

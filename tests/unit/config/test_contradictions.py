@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chsink.config import Config, InvalidConfigError, Problem, checks
+from chsink.config import Config, InvalidConfigError, Problem, contradictions
 
 Build = Callable[..., Config]
 
@@ -212,8 +212,8 @@ def test_a_contradiction_is_named_and_explained(
     found = [problem for problem in _problems(build, changes) if problem.key == key]
     assert found
     assert any(hint in problem.hint for problem in found)
-    others = tuple(check for check in checks.CHECKS if check.__name__ != name)
-    monkeypatch.setattr(checks, "CHECKS", others)
+    others = tuple(check for check in contradictions.CHECKS if check.__name__ != name)
+    monkeypatch.setattr(contradictions, "CHECKS", others)
     assert not set(found) <= set(_problems(build, changes)), "another check found it, so the case shows nothing"
 
 
@@ -226,7 +226,7 @@ def _problems(build: Build, changes: str) -> tuple[Problem, ...]:
 
 
 def test_every_check_has_a_case() -> None:
-    assert {check.__name__ for check in checks.CHECKS} == CASES.keys()
+    assert {check.__name__ for check in contradictions.CHECKS} == CASES.keys()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from chsink.batch.deleted import announce_deleted, listed
+from chsink.batch.deleted_offsets import announce_deleted, listed
 from chsink.batch.model import Ack, Assignment, ChunkAck, left_out_of
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import DELETED_ID, deleted_letter

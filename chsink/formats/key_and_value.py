@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from chsink.decode.combine import beside, gathered
 from chsink.decode.conform import Conformer
 from chsink.decode.fields import Field
-from chsink.decode.selected import beside, gathered
 from chsink.formats.format_reader import FormatReader
 from chsink.ports import Decoded
 

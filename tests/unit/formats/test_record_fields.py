@@ -14,9 +14,9 @@ from chsink.config import Config
 from chsink.decode.columns import Column
 from chsink.formats.column_types import CLICKHOUSE
 from chsink.formats.decoders import decoder_of
-from chsink.formats.offered import offered_by
 from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS
+from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import FormatSettings
 
 AVRO = {

@@ -16,7 +16,7 @@ from chsink.batch.reader import Chunk
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.unknown import NAMED, SAMPLE, FieldWatch, missing_columns, watch_of
+from chsink.clickhouse.unknown_fields import NAMED, SAMPLE, FieldWatch, missing_columns, watch_of
 from chsink.decode.columns import Column
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from chsink.decode.codec import Codec, Reader, WireValue
-from chsink.decode.places import ANY_OBJECT
+from chsink.decode.field_paths import ANY_OBJECT
 from chsink.decode.values import Json, Pairs, kinds_of
 
 

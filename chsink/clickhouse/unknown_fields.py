@@ -24,7 +24,7 @@ from chsink.clickhouse.shards import RoutedTable
 from chsink.decode.columns import Column
 from chsink.decode.inferred import wider
 from chsink.errors import ChsinkError, preflight
-from chsink.formats.offered import Offered, offered_by
+from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import FormatSettings
 from chsink.notation.metadata_columns import LONGEST_NAME, is_column_name
 from chsink.statemachine.ranges import TopicPartition

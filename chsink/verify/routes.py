@@ -25,7 +25,7 @@ from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
 from chsink.verify.rules import removals
 from chsink.verify.scope import Scope, SkipReason, Unjudged, holds_still
-from chsink.verify.whole import WholeTable, photograph
+from chsink.verify.without_offsets import WholeTable, photograph
 
 T = TypeVar("T")
 

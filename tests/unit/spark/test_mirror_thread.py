@@ -11,14 +11,14 @@ import structlog
 
 from chsink.config import Config
 from chsink.observe.metrics import MirrorMetrics
-from chsink.spark import beside
-from chsink.spark.beside import MirrorBeside
+from chsink.spark import mirror_thread
+from chsink.spark.mirror_thread import MirrorBeside
 from chsink.spark.stop import StopSignals
 
 
 def test_a_catalog_that_never_answers_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ A supervisor starts ClickHouse's side again only after the process has ended."""
-    monkeypatch.setattr(beside, "END_S", 0.5)
+    monkeypatch.setattr(mirror_thread, "END_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         catalog = {"name": "lake", "type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}
         config = Config.from_mapping(

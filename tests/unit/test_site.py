@@ -1,0 +1,51 @@
+"""The documentation as a site: it builds, no link is dead, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CHECKOUT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site.  ``--strict``: a dead link or anchor, or a page that is not there, fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    line = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(line, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    start = (site / "index.html").read_text(encoding="utf-8")
+    for page in sorted((CHECKOUT / "docs").glob("*.md")):
+        if page.name != "README.md":
+            assert f'href="{page.stem}/"' in start, page.name
+    assert 'href="changelog/"' in start and 'href="reading-order/"' in start
+
+
+def test_each_error_has_an_address(site: Path) -> None:
+    page = (site / "errors" / "index.html").read_text(encoding="utf-8")
+    ids = set(re.findall(r"CHS-\d{3}(?=</td>)", page))
+    assert len(ids) > 150
+    for known in ids:
+        assert page.count(f'id="{known.lower()}"') == 1, known
+
+
+def test_links_follow_the_pages_that_moved(site: Path) -> None:
+    assert 'href="../#evidence"' in (site / "promise" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../how-a-batch-survives/' in (site / "changelog" / "index.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|link|img)[^>]*?(?:src|href)="(https?:[^"]+)"', page.read_text(encoding="utf-8")
+        )
+        assert loaded == [], page
