@@ -752,7 +752,7 @@ MIRROR_COLUMNS_NOT_ADDED = preflight(
     "allow this user to change the table, or change its columns yourself; then start again",
 )
 MIRROR_COLUMNS_MISSING = altered(
-    "CHS-279",
+    "CHS-283",
     "{tp}: records need columns that Iceberg tables lack: {columns}",
     'start again: with mirror.evolution = "add_columns", the mirror changes the tables and then lands the records',
 )
@@ -885,6 +885,17 @@ REPLAY_FROM_COMPACTED = preflight(
     "`chsink dlq replay` cannot keep replay marks in topic {topic}, because Kafka may compact it: the marks would "
     "vanish, and the next replay would land the same records again",
     "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
+)
+PAGE_NOT_SERVED = preflight(
+    "CHS-279",
+    "the status page cannot be served on {address}: {reason}",
+    "set observe.ui (or --listen of `chsink ui`) to an address of this machine and a free port; port 0 takes any free "
+    "port",
+)
+NO_PAGE_PACKAGES = preflight(
+    "CHS-279",
+    "the status page needs packages that are not installed for {python}: {missing}",
+    "run {python} -m pip install 'chsink[ui]'; or remove observe.ui",
 )
 DELETES_UNKNOWN = preflight(
     "CHS-278",
