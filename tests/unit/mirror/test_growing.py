@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -27,10 +28,13 @@ from pyiceberg.types import (
 from chsink.errors import PreflightError
 from chsink.errors.catalogue import from_wire
 from chsink.errors.preflight import MIRROR_COLUMNS_MISSING
+from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.growing import grow
 from chsink.mirror.lacking import Look, encoded, joined, promoted, wanted_by
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.types import TableColumns
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain
 from tests.unit.mirror.test_types import records
 
 Open = Callable[[], Catalog]
@@ -241,3 +245,29 @@ def test_what_stands_in_the_way(open_catalog: Open) -> None:
         grow(mirror_table(refusing), WANTED, 10)
     with pytest.raises(PreflightError, match=r"CHS-289.*new"):
         grow(mirror_table(open_catalog()), WANTED, 5)
+
+
+def test_a_unit_of_the_older_schema_is_committed(open_catalog: Open) -> None:
+    """A-5: its file was written before the change, and is read and found as those behind it."""
+    catalog = open_catalog()
+    catalog.create_table("shop.orders", SCHEMA)
+    table, files = mirror_table(catalog), []
+    for value in ({"id": 1, "n": 7, "f": 1.5, "d": 1.25, "r": "x"}, {"id": 2, "n": 2**31, "d": 1234.5, "new": 1}):
+        read = table.read()
+        assert read is not None
+        writer = DataFiles(read.table.metadata, read.table.io, uuid4())
+        decoded = TableColumns(read.table.schema()).decode(records(json.dumps(value)))
+        assert not decoded.bad
+        writer.write(decoded.batch)
+        files += [data_file(entry_of(file, 0)) for file in writer.close()]  # as they travel to the coordinator
+        grow(table, WANTED, 10)
+    read = table.read()
+    assert read is not None
+    assert table.append(read, files, Chain(), uuid4(), None).outcome is Outcome.APPLIED
+
+    def found(row_filter: str) -> list[int]:
+        rows = catalog.load_table("shop.orders").scan(row_filter=row_filter).to_arrow()
+        return sorted(rows.column("id").to_pylist())
+
+    assert found("n >= 0") == [1, 2]
+    assert (found("n = 7"), found(f"n = {2**31}"), found("d > 999"), found("new is null")) == ([1], [2], [2], [1])
