@@ -1,4 +1,7 @@
-"""The demo's Iceberg tables: made and read by pyiceberg.  Like the checker, it imports nothing from chsink."""
+"""The demo's Iceberg tables, read by pyiceberg.  It makes the first one; the mirror makes the others.
+
+Like the checker, this module imports nothing from chsink.
+"""
 
 from __future__ import annotations
 
@@ -53,25 +56,27 @@ class Lake:
         self._catalog.create_namespace(NAMESPACE)
 
     def create(self, topic: str, columns: Mapping[str, str]) -> Compared:
-        """A topic's table for columns with these ClickHouse types, partitioned by a hash of the first that is text.  A
-        column with a dot in its name is left out.
-        """
-        kept = {name: kind for name, kind in columns.items() if "." not in name}
+        """A topic's table for columns with these ClickHouse types, partitioned by a hash of the first that is text."""
+        kept = _kept(columns)
         types = {**{name: _type(kind) for name, kind in kept.items()}, **_METADATA}
         fields = [NestedField(number, name, kind) for number, (name, kind) in enumerate(types.items(), 1)]
         text = next(field for field in fields if field.field_type == StringType())
         spec = PartitionSpec(PartitionField(text.field_id, 1000, BucketTransform(4), f"{text.name}_bucket"))
         self._catalog.create_table(f"{NAMESPACE}.{topic}", Schema(*fields), partition_spec=spec)
-        compared = {name: "String" if _type(kind) == StringType() else kind for name, kind in kept.items()}
-        return Compared(topic, f"{NAMESPACE}.{topic}", compared)
+        return self.compared(topic, columns)
+
+    def compared(self, topic: str, columns: Mapping[str, str]) -> Compared:
+        """A topic's table, which the mirror may create.  A column with a dot in its name is left out."""
+        types = {name: "String" if _type(kind) == StringType() else kind for name, kind in _kept(columns).items()}
+        return Compared(topic, f"{NAMESPACE}.{topic}", types)
 
     def partitions(self, table: str) -> int:
         """How many partition values the table has."""
         return len(self._catalog.load_table(table).inspect.partitions())
 
     def snapshots(self, table: str) -> int:
-        """How many the table has."""
-        return len(self._catalog.load_table(table).snapshots())
+        """How many the table has; none before it exists."""
+        return len(self._catalog.load_table(table).snapshots()) if self._catalog.table_exists(table) else 0
 
     def landed(self, item: Compared, partition: int) -> Iterator[tuple[int, Row]]:
         """The rows of a topic-partition, with their offsets and in their order; a time is text, as it was sent."""
@@ -81,6 +86,10 @@ class Lake:
         for batch in _plain(found.sort_by(OFFSET)).to_batches():
             for row in batch.to_pylist():
                 yield row[OFFSET], row
+
+
+def _kept(columns: Mapping[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in columns.items() if "." not in name}
 
 
 def _type(kind: str) -> PrimitiveType:

@@ -71,6 +71,10 @@ def main() -> int:
             shutil.rmtree(root, ignore_errors=True)
 
 
+CREATED = '\nauto_create = true\ncreate = { partition = ["month(time_hour)"] }'
+"""The mirror creates the tables of all topics but the first, which may hold a user's own records."""
+
+
 class Demo:
     """One run over a started stack."""
 
@@ -83,7 +87,9 @@ class Demo:
         self.jobs: list[subprocess.Popen[bytes]] = []
         self.clients = [clickhouse_connect.get_client(dsn=e, autogenerate_session_id=False) for e in self.endpoints]
         self.lake = Lake(root / "lake")
-        self.iceberg = [self.lake.create(d.topic, d.columns) for d in datasets]
+        first, *others = datasets
+        self.iceberg = [self.lake.create(first.topic, first.columns)]
+        self.iceberg += [self.lake.compared(d.topic, d.columns) for d in others]
 
     def run(self) -> int:
         """Prepare, drain with kills, judge."""
@@ -129,7 +135,8 @@ class Demo:
             for d in self.datasets
         )
         mirrored = "\n".join(
-            f'[[mirror.route]]\ntopic = "{item.topic}"\ntable = "{item.table}"' for item in self.iceberg
+            f'[[mirror.route]]\ntopic = "{item.topic}"\ntable = "{item.table}"{new}'
+            for item, new in zip(self.iceberg, ["", *[CREATED] * (len(self.iceberg) - 1)], strict=True)
         )
         path = self.root / "job.toml"
         path.write_text(f"""\

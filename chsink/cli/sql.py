@@ -14,6 +14,7 @@ from chsink.cli.output import JsonOption, command_group, print_json
 from chsink.errors import job_file
 
 if TYPE_CHECKING:
+    from chsink.config import Config
     from chsink.tables.statements import Statement
 
 sql = command_group("sql", help="Print SQL for a job. Runs nothing.")
@@ -108,6 +109,9 @@ def new_tables(
         list[str] | None,
         typer.Option("--topic", help="Only this topic's table. May be repeated.", metavar="TOPIC"),
     ] = None,
+    iceberg: Annotated[
+        bool, typer.Option("--iceberg", help="The Iceberg tables of [[mirror.route]], as statements for Spark.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print statements that create the target tables.
@@ -118,9 +122,12 @@ def new_tables(
     ReplicatedMergeTree if an endpoint has replicas. The output says where to run each statement: with schema.cluster on
     one server, otherwise on each URL. Or set schema.auto_create = true and let chsink create missing tables.
 
+    With --iceberg, it prints the Iceberg tables that mirror.auto_create would create, as Spark SQL.
+
     \b
     chsink sql create-table -c job.toml
     chsink sql create-table -c job.toml --topic flights --set schema.order_by=flight,at
+    chsink sql create-table -c job.toml --iceberg
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.connect import connected
     from chsink.observe.logs import configure
@@ -128,9 +135,27 @@ def new_tables(
 
     loaded = load_config(config, assignments)
     configure(loaded.observe.log_format, "error")
+    if iceberg:
+        _print_iceberg(loaded, topics or [], as_json=as_json)
+        return
     with connected(loaded) as services:
         made = list(statements(services.config, services.kafka, topics or []))
     _print(made, as_json=as_json)
+
+
+def _print_iceberg(config: Config, topics: Sequence[str], *, as_json: bool) -> None:
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.package import check_installed
+
+    config.required_mirror()
+    check_installed()
+    from chsink.tables.iceberg import iceberg_statements  # needs the packages
+
+    made = list(iceberg_statements(config, open_admin(config), topics))
+    if as_json:
+        print_json({"statements": [{"sql": sql} for sql in made]})
+        return
+    typer.echo("\n\n".join(f"{sql};" for sql in made))
 
 
 def _print(made: Sequence[Statement], *, as_json: bool) -> None:

@@ -26,20 +26,12 @@ from chsink.decode.inferred import wider
 from chsink.errors import ChsinkError, preflight
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import FormatSettings
-from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.metadata_columns import LONGEST_NAME, is_column_name
 from chsink.statemachine.ranges import TopicPartition
 
 SAMPLE: Final = 1_000
 NAMED: Final = 100
 """The most names that a chunk reports: records with data as field names would have thousands."""
-LONGEST_NAME: Final = 200
-
-
-def is_column_name(name: str) -> bool:
-    """Whether chsink makes a column of this name for a field: not one of Kafka's own fields or of a Nested column."""
-    if not 0 < len(name) <= LONGEST_NAME or "." in name or name in METADATA_COLUMNS:
-        return False
-    return name.isprintable()  # false for lone surrogates, too
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class FieldWatch:
         return FieldWatch, (self.format, self.table, self.taken, self.added, self.room)
 
     @cached_property
-    def _offered(self) -> Offered | None:
+    def _offered(self) -> Offered[str] | None:
         return offered_by(self.format)
 
     def counts(self, records: pa.RecordBatch) -> dict[str, int]:

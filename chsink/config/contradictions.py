@@ -261,6 +261,16 @@ def mirror_is_whole(mirror: Mirror) -> Problems:
             yield problem("mirror.route", job_file.MIRROR_ROUTE_TWICE(topic=route[0], table=route[1], count=count))
 
 
+def new_tables_are_one(mirror: Mirror) -> Problems:
+    """Routes to one Iceberg table do not say different things about a new one."""
+    for table in mirror.tables:
+        routes = mirror.routes_to(table)
+        created = [route.create for route in routes if route.create is not None]
+        asked = {route.auto_create for route in routes if route.auto_create is not None}
+        if len(asked) > 1 or any(each != created[0] for each in created):
+            yield problem("mirror.route", job_file.NEW_TABLES_DIFFER(table=table))
+
+
 def mirror_has_no_credentials(mirror: Mirror) -> Problems:
     """Credentials in the catalog's properties are references, and URLs contain no passwords."""
     for name, value in mirror.catalog.items():
@@ -352,6 +362,7 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     state_is_no_target,
     interval_is_used,
     mirror_is_whole,
+    new_tables_are_one,
     mirror_has_no_credentials,
     mirror_is_apart,
     dead_letters_have_a_place,

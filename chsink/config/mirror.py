@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from chsink.config.options import CatalogProperties
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
 from chsink.formats.settings import AnyFormat, KeyColumns
+from chsink.notation.iceberg_terms import parse_sort_term, parse_term
+
+
+def _check_term(text: str) -> str:
+    try:
+        parse_term(text)
+    except ValueError as error:
+        raise job_file.NOT_AN_ICEBERG_TERM(value=repr(text), reason=error) from error
+    return text
+
+
+def _check_sort_term(text: str) -> str:
+    try:
+        parse_sort_term(text)
+    except ValueError as error:
+        raise job_file.NOT_AN_ICEBERG_TERM(value=repr(text), reason=error) from error
+    return text
+
+
+def _separate(value: object) -> object:
+    """A list, or one string with commas outside of parentheses, for environment variables."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in _COMMAS.split(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+_COMMAS = re.compile(r",(?![^()]*\))")
+AsTerms = BeforeValidator(_separate)
+
+
+class NewTable(Section):
+    """How a new Iceberg table looks, besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
+
+    inline: ClassVar[bool] = True
+
+    partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
+    """Partition spec: columns, or `year`, `month`, `day` and `hour` of one, `bucket(N, column)` and
+    `truncate(N, column)`."""
+    sort: Annotated[tuple[Annotated[str, AfterValidator(_check_sort_term)], ...], AsTerms] = ()
+    """Sort order: such terms, each followed by `asc` or `desc` and `nulls first` or `nulls last` if needed."""
+    identifier: Annotated[tuple[Text, ...], AsTuple] = ()
+    """Identifier fields: columns that are required."""
+    properties: dict[Text, str] = Field(default_factory=dict)
+    """Properties of the table."""
+    format_version: int = Field(default=2, ge=2, le=2)
+    """Iceberg's format version. The mirror writes no other."""
 
 
 class MirrorRoute(Section):
@@ -27,6 +74,12 @@ class MirrorRoute(Section):
     """Format of the record's key, like `format`. The key then fills `key_columns`."""
     key_columns: Annotated[tuple[Text, ...], AsTuple] = ()
     """Columns that the record's key fills; the value fills all others."""
+    auto_create: bool | None = None
+    """Whether to create a missing table, instead of `mirror.auto_create`."""
+    create: NewTable | None = None
+    """How a new table looks, instead of `mirror.create`."""
+    evolution: Literal["off", "add_columns"] | None = None
+    """What to do with fields that need a column, instead of `mirror.evolution`."""
 
     @property
     def keys(self) -> KeyColumns | None:
@@ -55,6 +108,13 @@ class Mirror(Section):
     the rest joins the next commit."""
     max_buffered_files: int = Field(default=10_000, gt=0)
     """Files that wait for a commit. If there are more, the mirror commits before the interval is over."""
+    auto_create: bool = False
+    """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
+    create: NewTable | None = None
+    """How a new table looks, besides its columns: Iceberg's defaults if it is not set."""
+    evolution: Literal["off", "add_columns"] = "off"
+    """What to do with a field that has no column, or does not fit its column: ignore it, or treat it as a bad value; or
+    [add a column, or widen the one that it has](mirror.md#tables-that-change-themselves), before the record lands."""
     routes: Annotated[tuple[MirrorRoute, ...], AsTuple] = Field(default=(), alias="route")
     """Topics and their tables, written as `[[mirror.route]]`."""
 
@@ -67,6 +127,23 @@ class Mirror(Section):
     def tables(self) -> tuple[str, ...]:
         """The tables of the routes, each once."""
         return tuple(dict.fromkeys(route.table for route in self.routes))
+
+    def creates(self, table: str) -> bool:
+        """Whether the table is created if it is missing."""
+        return any(self.auto_create if r.auto_create is None else r.auto_create for r in self.routes_to(table))
+
+    def evolves(self, route: MirrorRoute) -> bool:
+        """Whether the route's table gets the columns that its records need."""
+        return (route.evolution or self.evolution) == "add_columns"
+
+    def new_table(self, table: str) -> NewTable:
+        """How the table looks if it is created."""
+        own = (route.create for route in self.routes_to(table) if route.create is not None)
+        return next(own, self.create or NewTable())
+
+    def routes_to(self, table: str) -> tuple[MirrorRoute, ...]:
+        """The routes of the table."""
+        return tuple(route for route in self.routes if route.table == table)
 
     def check_catalog_file(self, *, exists: bool) -> None:
         """Raise CHS-265 if the catalog is a SQLite file in a folder that does not exist, or is missing where it has

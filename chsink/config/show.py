@@ -31,8 +31,14 @@ def settings(config: Config) -> list[Setting]:
     """Every value of the configuration, in the order of the model, defaults included."""
     whole = flat_items(config.model_dump(by_alias=True))
     brief = dict(flat_items(config.model_dump(by_alias=True, exclude_defaults=True)))  # for the tables in lists
-    shown = [(key, value) for key, value in whole if value != {} and (value is not None or "." in key)]
+    shown = [(key, value) for key, value in whole if value != {} and (value is not None or _is_scalar(key))]
     return [Setting(key, _plain(brief.get(key, value), key), config.origin(key)) for key, value in shown]
+
+
+def _is_scalar(key: str) -> bool:
+    """Whether a key without a value is one that is shown: not a table."""
+    known = schema().keys.get(key)
+    return known is not None and not known.options
 
 
 def _plain(value: object, key: str) -> Any:

@@ -81,6 +81,11 @@ NOT_AN_ICEBERG_TABLE = config(
     "{value} is not the name of an Iceberg table",
     'write "namespace.table"',
 )
+NOT_AN_ICEBERG_TERM = config(
+    "CHS-104",
+    "{value} is no term of an Iceberg table: {reason}",
+    'write a column, or a transform of one: "id", "day(at)", "bucket(16, id)"; in sort also "at desc nulls last"',
+)
 NOT_A_TOPIC = config(
     "CHS-104",
     "{value} is not a topic name",
@@ -483,4 +488,9 @@ NO_DEAD_LETTERS_TABLE = config(
     "CHS-115",
     "the job file names no table of dead letters",
     'set dead_letters.table = "…"',
+)
+NEW_TABLES_DIFFER = config(
+    "CHS-115",
+    "the routes to the Iceberg table {table} have different auto_create or create",
+    "set them in one route to the table, or set the same in all",
 )

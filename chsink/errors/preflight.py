@@ -739,6 +739,23 @@ MIRROR_NO_TABLE = preflight(
     "before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet{partitions}",
 )
+MIRROR_TABLE_NOT_CREATED = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot be created: {reason}",
+    "correct mirror.create or the create of its [[mirror.route]]; or create the table yourself: "
+    "`chsink sql create-table --iceberg` prints a statement for Spark",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+)
+MIRROR_COLUMNS_NOT_ADDED = preflight(
+    "CHS-282",
+    "the catalog refused to change columns of the Iceberg table {table}, which its records need ({columns}): {reason}",
+    "allow this user to change the table, or change its columns yourself; then start again",
+)
+MIRROR_COLUMNS_MISSING = altered(
+    "CHS-283",
+    "{tp}: records need columns that Iceberg tables lack: {columns}",
+    'start again: with mirror.evolution = "add_columns", the mirror changes the tables and then lands the records',
+)
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",
     "the Iceberg catalog {catalog} cannot be opened: {reason}",

@@ -132,6 +132,11 @@ MIRROR_NOT_HANDED_OVER = unavailable(
     "{tp}: the mirror could not hand over {range}: {reason}",
     "start again; the range is handed over then, and lands once",
 )
+MIRROR_TOPIC_BEGINS = unavailable(
+    "CHS-712",
+    "topics that waited for their first record have one now: {topics}",
+    "start again, as `chsink run` does by itself; their tables are created then",
+)
 MIRROR_OFFSET_GONE = unavailable(
     "CHS-713",
     "{tp}: group {group} has no offset; it expired or was deleted while the mirror ran",

@@ -1,9 +1,9 @@
 """The fields that records have and the table may lack: how many records have each, and a column type to create for it.
 
 JSON has no schema, so column types are inferred from the values (:mod:`chsink.decode.inferred`).  Avro and Protobuf
-schemas declare the types (:mod:`chsink.formats.declared_types`); Debezium's events may
-(:mod:`chsink.formats.change_fields`).  Formats whose columns are set in the job file offer no fields.  Names may appear
-in messages; values never leave this module.
+schemas declare the types; Debezium's events may (:mod:`chsink.formats.change_fields`).
+Formats whose columns are set in the job file offer no fields.  Names may appear in messages; values never leave this
+module.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, overload
 
 import msgspec
 import pyarrow as pa
 
 from chsink.decode.binary import Cursors
-from chsink.decode.inferred import Kinds, widest_number
+from chsink.decode.inferred import Kinds
 from chsink.decode.messages import Message
 from chsink.formats.avro import avro_reader
 from chsink.formats.change_fields import NOT_JSON, ChangeFields
-from chsink.formats.declared_types import column_of
+from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
 from chsink.formats.raw_and_string import as_binary
@@ -32,32 +32,43 @@ from chsink.ports import BadValue
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Offered(Protocol):
+class Offered(Protocol[T]):
     """Finds the fields of a format's values.  A value that cannot be read has no fields."""
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """The number of values that have each field, without the ``known`` fields."""
 
-    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
-        """Maps each field, without the ``known`` ones, to its column type as ``ADD COLUMN`` takes it after the name;
-        None if the values do not determine a type yet, or the user must choose.  ``times``: JSON text may be a time.
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, T | None]:
+        """Maps each field, without the ``known`` ones, to its column type; None if the values do not determine a type
+        yet, or the user must choose.  ``times``: JSON text may be a time.
         """
 
 
-def offered_by(settings: FormatSettings) -> Offered | None:
-    """Finds the fields of this format; None if the format's columns are set in the job file."""
+@overload
+def offered_by(settings: FormatSettings) -> Offered[str] | None: ...
+
+
+@overload
+def offered_by(settings: FormatSettings, types: ColumnTypes[T]) -> Offered[T] | None: ...
+
+
+def offered_by(settings: FormatSettings, types: ColumnTypes[Any] = CLICKHOUSE) -> Offered[Any] | None:
+    """Finds the fields of this format; None if the format's columns are set in the job file.  ``types`` names the
+    types of their columns.
+    """
     if isinstance(settings, Json | JsonSchema):
         skip = HEADER if isinstance(settings, JsonSchema) else 0
-        return _JsonFields(names_of(settings.envelope), frozenset(p[0] for p in settings.paths.values()), skip)
+        used = frozenset(p[0] for p in settings.paths.values())
+        return _JsonFields(names_of(settings.envelope), used, skip, types)
     if isinstance(settings, Debezium):
-        return ChangeFields(frozenset(p[1] for p in settings.paths.values() if p[0] == "after" and p[1:]))
+        return ChangeFields(frozenset(p[1] for p in settings.paths.values() if p[0] == "after" and p[1:]), types)
     if isinstance(settings, Avro):
-        return _SchemaFields(avro_reader(settings, ()))
-    return _SchemaFields(protobuf_reader(settings, ())) if isinstance(settings, Protobuf) else None
+        return _SchemaFields(avro_reader(settings, ()), types)
+    return _SchemaFields(protobuf_reader(settings, ()), types) if isinstance(settings, Protobuf) else None
 
 
 @dataclass(frozen=True)
-class _JsonFields:
+class _JsonFields(Generic[T]):
     """Members of the object at ``envelope``.  ``used``: members with which paths in the job file start.  The JSON text
     begins ``skip`` bytes into each value.
     """
@@ -65,6 +76,7 @@ class _JsonFields:
     envelope: tuple[str, ...]
     used: frozenset[str]
     skip: int
+    types: ColumnTypes[T]
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """See :class:`Offered`."""
@@ -73,13 +85,13 @@ class _JsonFields:
             found.update(members.keys())
         return found
 
-    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, T | None]:
         """See :class:`Offered`."""
         kinds: dict[str, Kinds] = {}
         for members in self._with_more(values, known):
             for name, raw in members.items():
                 kinds.setdefault(name, Kinds(times)).add(bytes(raw))
-        return {name: seen.column() for name, seen in kinds.items()}
+        return {name: self.types.of_json(seen) for name, seen in kinds.items()}
 
     def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, msgspec.Raw]]:
         """The unknown members of each record that has any."""
@@ -133,10 +145,11 @@ class _Everything(Collection[str]):
 
 
 @dataclass(frozen=True)
-class _SchemaFields:
+class _SchemaFields(Generic[T]):
     """Fields of the messages' schemas, whether a record has a value for them or not."""
 
     reader: MessageReader[Any]
+    types: ColumnTypes[T]
 
     def counts(self, values: pa.Array, known: Collection[str]) -> Counter[str]:
         """See :class:`Offered`."""
@@ -145,15 +158,20 @@ class _SchemaFields:
             found.update({name: records for name in fields if name not in known})
         return found
 
-    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, str | None]:
+    def columns(self, values: pa.Array, known: Collection[str], *, times: bool = False) -> dict[str, T | None]:
         """See :class:`Offered`.  The schemas declare which fields are times."""
         del times
-        found: dict[str, str | None] = {}
+        found: dict[str, T | None] = {}
         for fields, _ in self._types(values):
             for name, kind in fields.items():
                 if name not in known:
-                    found[name] = _first(found.get(name), column_of(kind))
+                    found[name] = self._both(found.get(name), self.types.of_schema(kind))
         return found
+
+    def _both(self, one: T | None, other: T | None) -> T | None:
+        if one is None or other is None:
+            return other if one is None else one
+        return self.types.of_schemas(one, other)
 
     def _types(self, values: pa.Array) -> Iterator[tuple[dict[str, pa.DataType], int]]:
         """For each message type among the values: its fields with their Arrow types, and its number of records."""
@@ -162,12 +180,6 @@ class _SchemaFields:
             start = skip if isinstance(skip, int) else skip[:1]
             if len(some):
                 yield _types_of(message, Cursors(some.slice(0, 1), start)), len(some)
-
-
-def _first(one: str | None, other: str | None) -> str | None:
-    """Combines the column types of two schemas: one that holds both if both are numbers, else the first."""
-    both = None if one is None or other is None else widest_number(one, other)
-    return both or one or other
 
 
 def _types_of(message: Message, first: Cursors) -> dict[str, pa.DataType]:

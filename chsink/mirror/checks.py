@@ -54,7 +54,10 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     with in_words(mirror.names):
         table = target.table.load()
-    if table is None:
+        new = table is None and mirror.config.mirror.creates(name) and not mirror.has_read(target.topics)
+    if new:
+        yield passed(preflight.MIRROR_TABLE_NOT_CREATED, table=name)
+    elif table is None:
         yield found(Severity.ERROR, preflight.MIRROR_NO_TABLE, table=name, catalog=target.reference.catalog)
     else:
         yield from table_findings(name, table)

@@ -228,7 +228,7 @@ class Coordinator:
         for number, (first, end) in logs.items():
             stored = [chain.control.get(number, 0) if chain.control_id == self.control_id else 0 for chain in chains]
             at = group[tps[number]]
-            at = min(stored) if at is None else at
+            at = min(stored, default=0) if at is None else at
             positions[number] = at if first <= at <= end else first
         return positions
 

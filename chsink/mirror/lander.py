@@ -5,6 +5,7 @@ Rules:
 - Offsets between the group and the plan (a checkpoint that is ahead) are read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
+- A topic that waited for its first record ends the run once it has one: the next start creates its tables.
 - Before each batch the tables are read again, so a changed schema or partition spec counts from the next range on.
 - A group may be set back below what the tables hold.  Records that are missing there are missing nowhere, so no halt
   counts while it is: the next start sets the group to what the tables hold.
@@ -91,6 +92,8 @@ class MirrorLander:
         self.check_owned()
         self.feeds = self._renewed(self.feeds)
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        if begin := sorted({tp.topic for tp in planned} - self.feeds.tables.keys()):
+            raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begin))
         self.under_way = frozenset(planned)
         try:
             self._process(batch, planned, runner)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -12,12 +13,14 @@ from pyiceberg.table.metadata import TableMetadata
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
-from chsink.errors import ChsinkError, halts, preflight, services
+from chsink.errors import AlteredError, ChsinkError, halts, preflight, services
 from chsink.formats.column_checks import check_filled
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
+from chsink.mirror.growing import grow
 from chsink.mirror.known_tables import Target
+from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
@@ -78,6 +81,29 @@ class OpenMirror:
             for topic in mirror.topics
         }
 
+    def without(self, topics: Collection[str]) -> OpenMirror:
+        """The mirror without these topics, and without the tables that only they feed."""
+        mirror = self.config.mirror
+        kept = mirror.model_copy(update={"routes": tuple(r for r in mirror.routes if r.topic not in topics)})
+        targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
+        config = self.config.model_copy(update={"mirror": kept})
+        return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
+
+    def has_read(self, topics: Collection[str]) -> bool:
+        """Whether the group has an offset of one of these topics: then a table of theirs that is missing was dropped,
+        or its route is new.  Raises ``Unanswered``.
+        """
+        with closing(self.names.offsets()) as group:
+            return any(at is not None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
+
+    def adapt(self, altered: AlteredError) -> bool:
+        """Change the tables as tasks reported it.  Whether they reported any column.  Raises ChsinkError."""
+        wanted = wanted_by(altered)
+        with in_words(self.names):
+            for name, columns in wanted.items():
+                grow(self.targets[name].table, columns, self.config.tables.max_columns)
+        return bool(wanted)
+
     def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
         """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
         found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
@@ -101,7 +127,7 @@ class OpenMirror:
         named = value.named.union(() if keys is None else (*keys.columns, *keys.format.named))
         if wrong := clashes(columns.schema, columns.names, named):
             raise preflight.MIRROR_TABLE_NAMES(table=route.table, names=f"options name {', '.join(wrong)}")
-        return replace(work, columns=columns)
+        return replace(work, columns=columns, grows=self.config.mirror.evolves(route))
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]
@@ -137,7 +163,7 @@ def _usable(before: TableWork, now: TableWork) -> TableWork:
 def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
     """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
     mirror = config.mirror
-    mirror.check_catalog_file(exists=True)
+    mirror.check_catalog_file(exists=not any(map(mirror.creates, mirror.tables)))
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:

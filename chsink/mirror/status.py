@@ -105,7 +105,9 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     finally:
         offsets.close()
         owners.close()
-    reads = {name: _read(target, names) for name, target in mirror.targets.items()}
+    begun = {tp.topic for tp, at in handed_over.items() if at is not None}
+    new = {n: mirror.config.mirror.creates(n) and begun.isdisjoint(t.topics) for n, t in mirror.targets.items()}
+    reads = {name: _read(target, names, new=new[name]) for name, target in mirror.targets.items()}
     never_ran = owner is None  # deleting the control topic deletes the claim
     untils = {name: table.untils for name, table in reads.items()}
     units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
@@ -138,7 +140,9 @@ class _Table:
         return self.read.table.metadata.snapshot_by_id(self.chain.snapshot_id)
 
 
-def _read(target: Target, names: Names) -> _Table:
+def _read(target: Target, names: Names, *, new: bool) -> _Table:
+    """``new``: the mirror creates the table if it is missing."""
+
     def problem(why: CommitHalt, detail: str = "", table_property: str = "") -> ChsinkError | None:
         """The halt that a start would raise."""
         damaged, name = table_property or target.table.keys.chain, target.table.identifier
@@ -149,7 +153,7 @@ def _read(target: Target, names: Names) -> _Table:
     except DamagedProperty as error:
         return _Table(None, Chain(), problem(CommitHalt.CHAIN_DAMAGED, str(error), error.name))
     if read is None:
-        return _Table(None, Chain(), problem(CommitHalt.TABLE_GONE))
+        return _Table(None, Chain(), None if new else problem(CommitHalt.TABLE_GONE))
     reading = read_chain(read.view)
     stored = read.view.stored
     halt = None if reading.halt is None else problem(reading.halt, f"snapshot {stored and stored.snapshot_id}")

@@ -22,7 +22,8 @@ from chsink import failpoints
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import DataFiles, entry_of
-from chsink.mirror.types import TableColumns
+from chsink.mirror.lacking import ColumnsLack, Look, Wanted, joined
+from chsink.mirror.types import TableColumns, TableRows
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -47,6 +48,8 @@ class TableWork:
     metadata: TableMetadata
     io: FileIO
     columns: TableColumns
+    grows: bool = False
+    """Whether the table gets the columns that its records need."""
 
     @property
     def table(self) -> str:
@@ -107,7 +110,8 @@ class Worker:
     def run(self, planned: OffsetRange, records: Records) -> WorkerReport:
         """Hand over the offsets of the plan that the group has not passed, and any offsets between group and plan.
 
-        Raises :class:`BadValues`, and the outcomes of :mod:`chsink.mirror.control`: after these, run it again.
+        Raises :class:`BadValues`, ``ColumnsLack``, and the outcomes of :mod:`chsink.mirror.control`: after these, run
+        it again.
         """
         report: dict[str, Written] = {}
         with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:
@@ -132,9 +136,17 @@ class Worker:
         written = {work.table: Written() for work in tables}
         tags = {work.table: self._tag(work, piece, attempt) for work in tables}
         files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
+        looks = {work.table: Look(work.columns) for work in tables if work.grows}
+        wanted: dict[str, Wanted] = {}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:
-                files[work.table].write(self._rows(work, batch, written[work.table]))
+                decoded = work.columns.decode(batch)
+                if work.grows and (lacks := looks[work.table].lacking(batch, decoded.bad)):
+                    wanted[work.table] = joined([wanted.get(work.table, {}), lacks])
+                if not wanted:  # else the range is only looked at: it is written once the tables have the columns
+                    files[work.table].write(self._rows(work, batch, decoded, written[work.table]))
+        if wanted:
+            raise ColumnsLack(wanted)
         for table, mine in written.items():
             mine.files = files[table].close()
             report.setdefault(table, Written()).add(mine)
@@ -144,9 +156,8 @@ class Worker:
             for event in self._events(work, replace(tags[work.table], timestamp_ms=newest.ms), written[work.table])
         ]
 
-    def _rows(self, work: TableWork, batch: pa.RecordBatch, into: Written) -> pa.Table:
+    def _rows(self, work: TableWork, batch: pa.RecordBatch, decoded: TableRows, into: Written) -> pa.Table:
         """The rows of the records that fit.  Raises :class:`BadValues`."""
-        decoded = work.columns.decode(batch)
         stops = [bad for bad in decoded.bad if not (bad.tombstone and self.skip_tombstones)]
         if stops and self.halt_on_bad_value:
             raise BadValues(work.table, _place(batch, stops[0]), len(stops))

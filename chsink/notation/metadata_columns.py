@@ -38,3 +38,12 @@ SHARD_TYPES: Mapping[str, str] = MappingProxyType(
 
 PROBE_COLUMNS = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
 """The columns by which a probe finds rows."""
+
+LONGEST_NAME = 200
+
+
+def is_column_name(name: str) -> bool:
+    """Whether chsink makes a column of this name for a field: not one of Kafka's own fields or of a Nested column."""
+    if not 0 < len(name) <= LONGEST_NAME or "." in name or name in METADATA_COLUMNS:
+        return False
+    return name.isprintable()  # false for lone surrogates, too

@@ -26,7 +26,7 @@ from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import ChsinkError, services
+from chsink.errors import AlteredError, ChsinkError, services
 from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
@@ -50,6 +50,7 @@ from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
 from chsink.spark.starting import FIRST
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.tables.iceberg import create_missing_iceberg
 
 POOL = "mirror"
 POLL_S = 1.0
@@ -70,12 +71,15 @@ def run(config: Config, spark: SparkSession) -> None:
     quieten(spark)
     log, metrics, observe = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe
     with served(metrics.registry, observe.metrics_host, observe.metrics_port, log):
-        for left in reversed(range(DISTURBED_TIMES)):
+        left = DISTURBED_TIMES
+        while True:
             with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
                 try:
                     mirror.run(stop)
                 except ChsinkError as error:
-                    if error.name not in DISTURBED or stop.received or not left:
+                    begins = error.name == services.MIRROR_TOPIC_BEGINS.name
+                    left -= not begins
+                    if not (begins or (error.name in DISTURBED and left)) or stop.received:
                         raise
                     log.warning("the mirror starts again", id=error.id, reason=error.message)
                 else:
@@ -93,7 +97,8 @@ class MirrorRun:
         metrics: MirrorMetrics | None = None,
     ) -> None:
         self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
-        self._mirror: OpenMirror = open_mirror(config, open_admin(config))
+        kafka = open_admin(config)
+        self._mirror: OpenMirror = create_missing_iceberg(open_mirror(config, kafka), kafka, log)
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
@@ -110,7 +115,12 @@ class MirrorRun:
         )
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over, renewed=self._mirror.renewed)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
-            lambda _: self._lander.landing(), lambda _: None, lambda: config.mirror.topics, log, failed=lambda _: None
+            lambda _: self._lander.landing(),
+            lambda _: None,
+            lambda: config.mirror.topics,
+            log,
+            failed=lambda _: None,
+            adapt=self._mirror.adapt,
         )
 
     def __enter__(self) -> Self:
@@ -229,6 +239,11 @@ class MirrorRun:
         """In the coordinator's thread, beside the query's batches: Spark runs both."""
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            self._lander.reread(hole)
+            try:
+                self._lander.reread(hole)
+            except AlteredError as altered:
+                if not self._mirror.adapt(altered):
+                    raise
+                self._lander.reread(hole)
         except (PySparkException, *NO_ANSWER) as error:
             raise stopped(error) from error

@@ -23,19 +23,19 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
-from chsink.clickhouse.unknown_fields import is_column_name
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
-from chsink.decode.inferred import TEXT, wider
+from chsink.decode.inferred import TEXT
 from chsink.errors import preflight
 from chsink.findings import server_sentence
+from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
 from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
 from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import open_sampler
 from chsink.notation import codes
-from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StateStore
 from chsink.sample import sampled
@@ -157,28 +157,35 @@ def _has_landed(store: StateStore, sink: str, table: str) -> bool:
 
 def inferred(config: Config, kafka: KafkaAdmin, routes: Sequence[Route]) -> Columns:
     """The columns for the records of these routes' topics.  Raises PreflightError CHS-285 if there are none."""
-    columns: Columns = {}
+    return columns_for(config, kafka, config.table_of(routes[0]).canonical, routes, CLICKHOUSE)
+
+
+def columns_for(
+    config: Config, kafka: KafkaAdmin, table: str, routes: Sequence[Route], types: ColumnTypes[T]
+) -> dict[str, T]:
+    """See :func:`inferred`; ``types`` names the types, and ``table`` is for messages."""
+    columns: dict[str, T] = {}
     for route in routes:
-        for name, kind in _of_route(config, kafka, route):
-            columns[name] = wider(columns[name], kind) if name in columns else kind
+        for name, kind in _of_route(config, kafka, route, types):
+            columns[name] = types.wider(columns[name], kind) if name in columns else kind
     if not columns:
-        topics = ", ".join(route.topic for route in routes)
-        raise preflight.NO_COLUMNS(table=config.table_of(routes[0]).canonical, topics=topics)
+        raise preflight.NO_COLUMNS(table=table, topics=", ".join(route.topic for route in routes))
     if beyond := list(columns)[config.tables.max_columns :]:
-        table, topics = config.table_of(routes[0]).canonical, ", ".join(route.topic for route in routes)
+        topics = ", ".join(route.topic for route in routes)
         raise preflight.TOO_MANY_COLUMNS(tp=topics, table=table, columns=", ".join(beyond))
     return columns
 
 
-def _of_route(config: Config, kafka: KafkaAdmin, route: Route) -> Iterator[tuple[str, str]]:
+def _of_route(config: Config, kafka: KafkaAdmin, route: Route, types: ColumnTypes[T]) -> Iterator[tuple[str, T]]:
     of_key = route.key_columns
-    yield from ((name, kind) for name, kind in _named(route.format).items() if name not in of_key)
+    named = _named(route.format).items()
+    yield from ((name, types.of_clickhouse(kind)) for name, kind in named if name not in of_key)
     values, keys = _values(config, kafka, route)
     times = config.tables.infer_times
-    yield from _offered(route.format, values, exclude=of_key, times=times)
+    yield from _offered(route.format, values, exclude=of_key, times=times, types=types)
     if route.key_format is not None:
-        found = dict(_offered(route.key_format, keys, exclude=(), times=times))
-        yield from ((name, found.get(name, TEXT)) for name in of_key)
+        found = dict(_offered(route.key_format, keys, exclude=(), times=times, types=types))
+        yield from ((name, found.get(name, types.of_clickhouse(TEXT))) for name in of_key)
 
 
 def _named(settings: FormatSettings) -> Mapping[str, str]:
@@ -228,9 +235,9 @@ def _values(config: Config, kafka: KafkaAdmin, route: Route) -> tuple[list[pa.Ar
 
 
 def _offered(
-    settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequence[str], *, times: bool
-) -> Iterator[tuple[str, str]]:
-    offered = offered_by(settings)
+    settings: FormatSettings, values: Sequence[pa.Array], exclude: Sequence[str], *, times: bool, types: ColumnTypes[T]
+) -> Iterator[tuple[str, T]]:
+    offered = offered_by(settings, types)
     if offered is None or not values:
         return
     known = {*(settings.named - _of_records(settings)), *exclude}

@@ -116,6 +116,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.dlq",
         "chsink.formats",
         "chsink.kafka",
+        "chsink.mirror",
         "chsink.sample",
     },
     "chsink.starter": {

@@ -16,19 +16,12 @@ from chsink.batch.reader import Chunk
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.unknown_fields import (
-    LONGEST_NAME,
-    NAMED,
-    SAMPLE,
-    FieldWatch,
-    is_column_name,
-    missing_columns,
-    watch_of,
-)
+from chsink.clickhouse.unknown_fields import NAMED, SAMPLE, FieldWatch, missing_columns, watch_of
 from chsink.decode.columns import Column
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire
 from chsink.formats.settings import JSON
+from chsink.notation.metadata_columns import LONGEST_NAME, is_column_name
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 from tests.unit.clickhouse.server import Server, StoppedClock, in_doubt, table

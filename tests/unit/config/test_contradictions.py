@@ -20,6 +20,7 @@ shard_key = "k"
 BY, TO = '[[route]]\ntopic = "a"\ntable_by = { ', 'column = "c", tables = { x = "x" } }'
 DEAD = 'errors.on_bad_value = "dead_letter"'
 MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
+MIRRORED_B = '[[mirror.route]]\ntopic = "b"\ntable = "s.t"'
 
 CASES = {
     "dead_letters_have_a_place": [
@@ -169,6 +170,14 @@ CASES = {
         (f"[mirror]\nenabled = true\n{MIRRORED}", "mirror.catalog", 'type = "sql"'),
         ('[mirror]\nenabled = true\ncatalog = { name = "lake" }', "mirror.route", "[[mirror.route]]"),
         (f"{MIRRORED}\n{MIRRORED}", "mirror.route", "write it once"),
+    ],
+    "new_tables_are_one": [
+        (f"{MIRRORED}\nauto_create = true\n{MIRRORED_B}\nauto_create = false", "mirror.route", "the same in all"),
+        (
+            f'{MIRRORED}\ncreate = {{ partition = ["a"] }}\n{MIRRORED_B}\ncreate = {{ partition = ["b"] }}',
+            "mirror.route",
+            "the same in all",
+        ),
     ],
     "mirror_has_no_credentials": [
         ('[mirror.catalog]\ntoken = "x"', "mirror.catalog.token", "env"),

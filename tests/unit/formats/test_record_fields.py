@@ -12,10 +12,11 @@ from google.protobuf import descriptor_pb2, text_format, timestamp_pb2
 
 from chsink.config import Config
 from chsink.decode.columns import Column
+from chsink.formats.column_types import CLICKHOUSE
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS
-from chsink.formats.record_fields import _first, offered_by
+from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import FormatSettings
 
 AVRO = {
@@ -118,10 +119,10 @@ def test_protobuf_timestamps_have_columns_that_hold_them(tmp_path: Path) -> None
 
 def test_avro_of_two_schemas_in_one_chunk() -> None:
     """The wider of two numbers: with the column of the first schema, values of the other would not fit."""
-    assert _first("Nullable(Int32)", "Nullable(Int64)") == "Nullable(Int64)"
-    assert _first("Nullable(Int32)", "Nullable(Float32)") == "Nullable(Float64)"
-    assert _first("Nullable(Date32)", "Nullable(Int64)") == "Nullable(Date32)"
-    assert (_first(None, "Nullable(Bool)"), _first(None, None)) == ("Nullable(Bool)", None)
+    first = CLICKHOUSE.of_schemas
+    assert first("Nullable(Int32)", "Nullable(Int64)") == "Nullable(Int64)"
+    assert first("Nullable(Int32)", "Nullable(Float32)") == "Nullable(Float64)"
+    assert first("Nullable(Date32)", "Nullable(Int64)") == "Nullable(Date32)"
 
 
 CHANGED = {"id": 1, "n": 7, "price": 7.0, "note": None, "tags": ["a"], "data": {"a": 1}}

@@ -27,7 +27,7 @@ def target(open_catalog: Open) -> Target:
 
 
 def problem(target: Target) -> str:
-    found = _read(target, Names({}, "control", "chsink-orders", 1.0)).problem
+    found = _read(target, Names({}, "control", "chsink-orders", 1.0), new=False).problem
     return "" if found is None else f"{found.id}: {found.message}"
 
 

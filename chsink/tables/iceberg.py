@@ -1,0 +1,75 @@
+"""Creates the mirror's missing tables from the records in their topics (``mirror.auto_create``).
+
+Rules:
+- The columns follow from the same records as those of a ClickHouse table (:mod:`chsink.tables.create`).
+- A topic without a record waits, with all its tables: the others go on.  It begins at its first record.
+- A table is not created if the sink's group has an offset of its topics: then it was dropped, or its route is new, and
+  a person decides what it should hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from structlog.typing import FilteringBoundLogger as BoundLogger
+
+from chsink.config import Config, Route
+from chsink.kafka.admin import KafkaAdmin
+from chsink.mirror.column_types import ICEBERG
+from chsink.mirror.failures import in_words
+from chsink.mirror.new_tables import Definition, create, defined, spark_sql
+from chsink.mirror.opening import OpenMirror
+from chsink.tables.create import columns_for
+
+
+def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
+    """The table that the mirror would create.  Raises PreflightError CHS-285 if no record says which columns it has,
+    CHS-268 if ``create`` does not fit them.
+    """
+    routes = []
+    for route in config.mirror.routes_to(table):
+        keys = config.mirror_keys_of(route)
+        key_format, key_columns = (None, ()) if keys is None else (keys.format, tuple(keys.columns))
+        value = config.mirror_format_of(route)
+        routes.append(Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns))
+    columns = columns_for(config, kafka, table, routes, ICEBERG)
+    return defined(table, columns, config.mirror.new_table(table))
+
+
+def iceberg_statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[str]:
+    """Spark's statements for the mirror's tables."""
+    catalog = str(config.mirror.catalog_properties()["name"])
+    for table in config.mirror.tables:
+        if not topics or any(route.topic in topics for route in config.mirror.routes_to(table)):
+            yield from spark_sql(catalog, definition(config, kafka, table))
+
+
+def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogger) -> OpenMirror:
+    """Create the missing tables; returns the mirror without the topics that wait for their first record.
+
+    Raises PreflightError as :func:`definition`, and UnavailableError.
+    """
+    config, waiting = mirror.config, set[str]()
+    for name, target in mirror.targets.items():
+        if not config.mirror.creates(name):
+            continue
+        with in_words(mirror.names):
+            if target.table.load() is not None or mirror.has_read(target.topics):
+                continue
+            if _is_empty(kafka, target.topics) and config.kafka.starting_offsets == "earliest":
+                waiting |= target.topics
+                continue
+            made = definition(config, kafka, name)
+            _, own = create(mirror.catalog, made)
+        sql = "; ".join(spark_sql(target.reference.catalog, made))
+        log.info("created a table" if own else "somebody else created the table", table=name, sql=sql)
+    if not waiting:
+        return mirror
+    log.info("topics without a record wait for their first one", topics=sorted(waiting))
+    return mirror.without(waiting)
+
+
+def _is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:
+    partitions = kafka.partitions(topics)
+    ends = kafka.log_ends(partitions)
+    return all(ends[tp] <= start for tp, start in kafka.log_starts(partitions).items())

@@ -1,0 +1,154 @@
+"""Iceberg tables that the mirror creates: from the first records, by one of several starts, and never a second time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.config import Config
+from chsink.embedded.stack import Stack
+from chsink.errors import ChsinkError
+from chsink.kafka.admin import open_admin
+from chsink.mirror.opening import open_mirror
+from chsink.spark.mirror import MirrorRun
+from chsink.tables.iceberg import create_missing_iceberg
+from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+LOG = structlog.get_logger()
+
+
+@pytest.fixture
+def make_job(stack: Stack, tmp_path: Path) -> Callable[..., Mirrored]:
+    """A job whose Iceberg table does not exist."""
+
+    def made(settings: dict[str, Any] | None = None) -> Mirrored:
+        own = {
+            "mirror.auto_create": "true",
+            **(settings or {}),
+        }
+        job = make_mirrored(stack, tmp_path, own)
+        routed(job, (job.topic, TABLE))
+        job.catalog.drop_table(TABLE)
+        return job
+
+    return made
+
+
+def routed(job: Mirrored, *routes: tuple[str, str]) -> None:
+    """Name these topics and tables in the job file."""
+    new = 'create = { partition = ["bucket(4, id)"], sort = ["text"], identifier = ["id"] }'
+    text = ", ".join(f'{{ topic = "{topic}", table = "{table}", {new} }}' for topic, table in routes)
+    job.settings = {**job.settings, "mirror.route": f"[{text}]"}
+
+
+def plain(record: dict[str, Any]) -> str:
+    """A record without its nulls."""
+    return json.dumps({key: value for key, value in record.items() if value is not None}, sort_keys=True)
+
+
+def start(config: Config) -> Any:
+    """What a start does about missing tables."""
+    kafka = open_admin(config)
+    return create_missing_iceberg(open_mirror(config, kafka), kafka, LOG)
+
+
+def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """A-1 to A-4: by one of two starts; a start that is killed before its first commit leaves it to the next one."""
+    job = make_job()
+    job.send(0, 30)
+    job.send(1, 20)
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    command = ["sql", "create-table", "--iceberg", "-c", str(job.file()), *sets]
+    said = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(start, [job.config(), job.config()]))
+    table = job.catalog.load_table(TABLE)
+    assert "PARTITIONED BY (bucket(4, `id`))" in said
+    assert [f.name for f in table.spec().fields] == ["id_bucket"]
+    assert table.schema().identifier_field_names() == {"id"}
+    assert table.current_snapshot() is None, "killed before the first commit"
+
+    job.drain(spark)
+    job.check_both()
+    assert job.catalog.load_table(TABLE).metadata.table_uuid == table.metadata.table_uuid
+    assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
+
+
+def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """R-10: a person decides what it should hold."""
+    job = make_job()
+    job.send(0, 5)
+    job.drain(spark)
+    job.catalog.drop_table(TABLE)
+    with pytest.raises(ChsinkError, match="CHS-262"):
+        MirrorRun(job.config(), spark, LOG)
+    assert not job.catalog.table_exists(TABLE)
+
+
+def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession) -> None:
+    """The others go on, and it lands from its first record."""
+    job = make_job()
+    late = f"{job.topic}-late"
+    stack.kafka.create_topic(late, 1)
+    routed(job, (job.topic, TABLE), (late, "shop.late"))
+    job.send(0, 10)
+    waiting = start(job.config())
+    assert (list(waiting.targets), job.catalog.table_exists("shop.late")) == ([TABLE], False)
+    job.drain(spark)
+    job.check_both()
+
+    job.make_table(late)
+    job.send(0, 7, topic=late)
+    started = start(job.config())
+    assert sorted(started.targets) == ["shop.late", TABLE]
+    with MirrorRun(job.config(), spark, LOG) as run:
+        run.run(Drained())
+    rows = job.catalog.load_table("shop.late").scan().to_arrow()
+    assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
+
+
+def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """A-5, A-6: in the middle of a range, and in another partition; every record is complete, older files stay."""
+    job = make_job({"mirror.evolution": "add_columns", "mirror.interval_s": "1"})
+    routed(job, (job.topic, TABLE))
+    old: list[dict[str, Any]] = [{"id": n, "text": f"0:{n}"} for n in range(40)]
+    job.send_values(0, old)
+    job.drain(spark)
+    before = {file.file.file_path for file in job.catalog.load_table(TABLE).scan().plan_files()}
+
+    new = [{"id": 40 + n, "text": f"0:{40 + n}", "n": n, "price": n / 4, "gone": None} for n in range(20)]
+    more = [{"id": 100 + n, "text": None, "n": n + 2**40, "seen": bool(n % 2)} for n in range(20)]
+    job.send_values(0, [*old[:5], *new])
+    job.send_values(1, [*old[:5], *more])
+    with MirrorRun(job.config(), spark, LOG) as run:
+        run.run(Drained())
+
+    table = job.catalog.load_table(TABLE)
+    rows = table.scan().to_arrow().to_pylist()
+    landed = [plain({k: v for k, v in row.items() if not k.startswith("_kafka")}) for row in rows]
+    assert sorted(landed) == sorted(map(plain, [*old, *old[:5], *new, *old[:5], *more]))
+    types = {field.name: str(field.field_type) for field in table.schema().fields}
+    assert (types["n"], types["price"], types["seen"]) == ("long", "double", "boolean")
+    assert "gone" not in types
+    assert len(table.schemas()) == 2, "one change for all tasks"
+    assert before <= {file.file.file_path for file in table.scan().plan_files()}
+    assert table.scan(row_filter=f"n >= {2**40}").to_arrow().num_rows == 20
+
+
+class Drained:
+    """No signal."""
+
+    times = 0
+    received = ""
