@@ -105,7 +105,7 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     finally:
         offsets.close()
         owners.close()
-    begun = {tp.topic for tp, at in handed_over.items() if at is not None}
+    begun = {tp.topic for tp, at in group.items() if at is not None}
     new = {n: mirror.config.mirror.creates(n) and begun.isdisjoint(t.topics) for n, t in mirror.targets.items()}
     reads = {name: _read(target, names, new=new[name]) for name, target in mirror.targets.items()}
     never_ran = owner is None  # deleting the control topic deletes the claim
