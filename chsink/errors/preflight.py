@@ -729,8 +729,8 @@ MIRROR_TABLE_COLUMNS = preflight(
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",
     "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
-    "correct the table property schema.name-mapping.default, or, for a column that options name, take it out of the "
-    "options of the format or out of the property",
+    "correct the table property schema.name-mapping.default; for a column that the format's options or key_columns "
+    "name, remove its other names from the property, or remove the column from these keys",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -748,8 +748,8 @@ MIRROR_TABLE_NOT_CREATED = preflight(
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
-    "the catalog refused to change columns of the Iceberg table {table}, which its records need ({columns}): {reason}",
-    "allow this user to change the table, or change its columns yourself; then start again",
+    "the catalog refused changes of the Iceberg table {table} that its records need ({columns}): {reason}",
+    "allow the catalog's user to alter the table, or change these columns yourself; then start again",
 )
 MIRROR_COLUMNS_MISSING = altered(
     "CHS-283",
@@ -776,8 +776,8 @@ MIRROR_OTHER_SINK = preflight(
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",
     "`chsink mirror clean` cannot tell which files belong to Iceberg table {table}: {reason}",
-    "leave this table to the engine that maintains it, for example by Spark's remove_orphan_files, with older_than "
-    "beyond the longest time without a commit of the mirror",
+    "clean this table with the engine that maintains it, for example with Spark's remove_orphan_files; set its "
+    "older_than further back than the mirror's longest time without a commit",
 )
 VERIFY_ENGINE = preflight(
     "CHS-290",
@@ -901,7 +901,7 @@ PAGE_NOT_SERVED = preflight(
 NO_PAGE_PACKAGES = preflight(
     "CHS-279",
     "the status page needs packages that are not installed for {python}: {missing}",
-    "run {python} -m pip install 'chsink[ui]'; or remove observe.ui",
+    "run {python} -m pip install 'chsink[ui]'; `chsink run` also starts without them if you remove observe.ui",
 )
 DELETES_UNKNOWN = preflight(
     "CHS-278",

@@ -81,7 +81,7 @@ def looks_well(page: Page, name: str) -> None:
 
 def test_idle(show: Show) -> None:
     with show(pictures.idle()) as page:
-        expect(page.locator("#sentence")).to_have_text("Up to date: all that Kafka holds has landed.")
+        expect(page.locator("#sentence")).to_have_text("Up to date: everything that Kafka holds has landed.")
         expect(page).to_have_title("web · chsink")
         hidden = page.locator("#problems, #doubt, #batch, #letters, #mirror")
         assert [part.is_visible() for part in hidden.all()] == [False] * 5
