@@ -47,6 +47,8 @@ class Alike:
         """The columns of ``records`` (binary, UTF-8, without nulls), and the records that were not read: their values
         are arbitrary.  None if no record was read, or if a number is too large for its type.
         """
+        if not len(records):
+            return None
         block = _Block(records, self._skeleton.after)
         values = [(slot, block.value(slot)) for slot in self._skeleton.slots]
         block.end()
