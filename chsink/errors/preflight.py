@@ -220,8 +220,14 @@ TYPED_JSON = preflight(
     "CHS-214",
     "{column} has the type {type}; at a typed path, ClickHouse converts values, and refuses the whole insert if it "
     "cannot convert one",
-    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE … "
-    "MODIFY COLUMN keeps the stored data; store a value that needs a type in a separate column",
+    "declare it as JSON without typed paths (max_dynamic_paths and SKIP may stay): ALTER TABLE … MODIFY COLUMN keeps "
+    "the stored data; store a value that needs a type in a separate column",
+)
+FEW_JSON_TYPES = preflight(
+    "CHS-214",
+    "{column} has the type {type}; with fewer than 32 max_dynamic_types, ClickHouse rounds large whole numbers beside "
+    "fractions",
+    "declare it as JSON without max_dynamic_types: ALTER TABLE … MODIFY COLUMN keeps the stored data",
 )
 UNFILLABLE_TYPE = preflight(
     "CHS-214",
