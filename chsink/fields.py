@@ -175,6 +175,20 @@ def _as_password(value: object, info: ValidationInfo) -> object:
 Password = Annotated[SecretStr, BeforeValidator(_as_password)]
 
 
+def _as_token(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, str):
+        raise job_file.CREDENTIAL_IN_FILE()
+    token = resolved(value, info) if isinstance(value, Mapping) else value
+    if isinstance(token, SecretStr) and len(token.get_secret_value()) < MIN_TOKEN:
+        raise job_file.TOKEN_TOO_SHORT(least=MIN_TOKEN)
+    return token
+
+
+MIN_TOKEN = 16
+"""Characters of a token, so that nobody finds it by trying."""
+Token = Annotated[SecretStr, BeforeValidator(_as_token)]
+
+
 @dataclass(frozen=True, slots=True)
 class TextFile:
     """A file that the job file names: the path as written there, and the content at the time the job file was read."""

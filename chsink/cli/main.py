@@ -16,11 +16,14 @@ from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
+from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_events import events
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
 from chsink.cli.state import state
 from chsink.cli.status import status
+from chsink.cli.ui import ui
 from chsink.cli.validate import validate
 from chsink.cli.verify import verify
 
@@ -67,6 +70,7 @@ def chsink(
       chsink doctor --sample 1000          are the services, tables and records right? (lands nothing)
       chsink run                           land records until stopped
       chsink status                        what is recorded, and how far behind Kafka it is
+      chsink ui                            the same, and more, as a page in the browser
       chsink verify                        do the tables hold what Kafka holds, each record once?
 
     \b
@@ -85,8 +89,11 @@ app.command()(validate)
 app.command()(doctor)
 app.command()(run)
 app.command()(status)
+app.command()(ui)
 app.command()(verify)
 app.command()(jars)
+mirror.command()(clean)
+mirror.command()(events)
 app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)

@@ -23,7 +23,7 @@ from chsink.cli.output import (
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
-mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, or resolve its halts.")
+mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, resolve its halts, or tidy its tables.")
 
 QUESTIONS = {
     "reread": "Let the mirror read again what these tables lack?",
@@ -126,7 +126,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     if reread == skip:
         raise typer.BadParameter("pass either --reread or --skip")
     check_answerable(as_json=as_json, answered=yes)
-    loaded = _quiet(config, assignments)
+    loaded = quiet(config, assignments)
     unknown = sorted(set(tables) - set(loaded.mirror.tables))
     if unknown:
         raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
@@ -158,7 +158,7 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
 
 def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]:
     """The status as one JSON object."""
-    loaded = _quiet(config, assignments)
+    loaded = quiet(config, assignments)
 
     from chsink.clock import SystemClock
     from chsink.kafka.admin import open_admin
@@ -171,7 +171,7 @@ def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]
     return {"sink": loaded.sink.name, **found}
 
 
-def _quiet(config: Path, assignments: list[str] | None) -> Config:
+def quiet(config: Path, assignments: list[str] | None) -> Config:
     """The configuration of a command that prints its answer: it has a mirror, whose packages are installed."""
     from chsink.mirror.package import check_installed
     from chsink.observe.logs import configure

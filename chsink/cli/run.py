@@ -69,6 +69,10 @@ def run(
     checked = load_config(config, assignments)
     checked.required_checkpoint()
     checked.required_clickhouse()
+    if checked.observe.ui is not None:
+        from chsink.ui.package import check_installed
+
+        check_installed()
     run_on_spark(checked, config, jars, both=True)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_owner, print_table
-from chsink.status.model import PartitionStatus
+from chsink.status.model import PartitionStatus, SinkStatus
 
 SHOWN = tuple(name for name in PartitionStatus.__dataclass_fields__ if name != "unknown_fields")
 """The columns of the table."""
@@ -35,12 +35,14 @@ def status(
     `start` and `end` bound the last recorded range; `age_s` counts the seconds since it was announced.
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
     The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
-    if Kafka does not answer or no longer has the partition, and before a first start at "latest".
+    if Kafka does not answer or no longer has the partition, and before a first start at "latest". `lag_s` is the age of
+    the oldest record that has not landed, in seconds.
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
     errors.on_tombstone), `dead_letters` those that were kept as dead letters. Both count since the topic was first
     read, or last reset, recovered or recreated.
     Below the table, it lists the fields that have no column, and how many of the sampled records (the first 1,000 of
     each chunk) have each of them. These counts start again when the table's columns or the job's settings change.
+    Halts that the state and Kafka imply for the next start or batch are printed with their fix.
 
     --watch shows, for each topic and table, how many offsets land per second, how many are produced to Kafka per
     second, and how long it takes at this pace until the lag is gone. If the output is not a terminal, it prints one
@@ -62,8 +64,15 @@ def status(
         return
     print_owner(f"sink {found.sink}", found.owner)
     print_table(SHOWN, [[_cell(getattr(p, name)) for name in SHOWN] for p in found.partitions])
+    _print_lines(found)
+
+
+def _print_lines(found: SinkStatus) -> None:
+    """What the table has no column for."""
     for line in _unknown_lines(found.partitions):
         typer.echo(line)
+    for halt in found.halts:
+        typer.echo(f"ahead: {halt.id} {halt.message}\n  fix: {halt.fix}", err=True)
 
 
 def _cell(value: object) -> str:

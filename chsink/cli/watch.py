@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-HEADINGS: Final = ("topic", "table", "landed/s", "produced/s", "lag", "caught up in", "in doubt")
+HEADINGS: Final = ("topic", "table", "landed/s", "produced/s", "lag", "oldest", "caught up in", "in doubt")
 
 
 def watch(look: Callable[[], SinkStatus], every_s: float, *, as_json: bool) -> None:
@@ -53,13 +53,16 @@ def _looks(look: Callable[[], SinkStatus], every_s: float) -> Iterator[list[Tabl
 
 def _cells(speed: TableSpeed) -> tuple[str, ...]:
     counts = [_number(n) for n in (speed.landed_per_s, speed.produced_per_s, speed.lag)]
-    return speed.topic, speed.table, *counts, _duration(speed), str(speed.in_doubt)
+    oldest = "-" if speed.lag_s is None else _time(speed.lag_s)
+    return speed.topic, speed.table, *counts, oldest, _duration(speed), str(speed.in_doubt)
 
 
 def _words(speed: TableSpeed) -> Iterator[str]:
     """One line of a log: what is not known is left out."""
-    _, _, landed, produced, lag, done, in_doubt = _cells(speed)
+    _, _, landed, produced, lag, oldest, done, in_doubt = _cells(speed)
     yield f"{speed.topic} to {speed.table}: lag " + ("unknown" if speed.lag is None else f"{lag} offsets")
+    if speed.lag_s:
+        yield f"the oldest waits for {oldest}"
     if speed.landed_per_s is not None:
         yield f"landed {landed}/s"
     if speed.produced_per_s is not None:
@@ -77,7 +80,11 @@ def _number(number: float | None) -> str:
 def _duration(speed: TableSpeed) -> str:
     if speed.left_s is None:
         return "-"
-    return "now" if not speed.lag else str(timedelta(seconds=round(speed.left_s)))
+    return "now" if not speed.lag else _time(speed.left_s)
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _now() -> str:

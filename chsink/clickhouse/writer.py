@@ -32,8 +32,9 @@ from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_
 from chsink.clickhouse.replicas import TWICE, current
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
+from chsink.decode.insert import SELECTED_WHERE_KNOWN, insert_into
 from chsink.errors import ChsinkError, halts, services, without_values
-from chsink.notation.sql import quote_identifier, quote_table
+from chsink.notation.sql import quote_table
 from chsink.ports import Clock, InsertResult, Queries, ServerRefused, SqlClient, Unanswered, Word
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -55,7 +56,11 @@ PINNED: Mapping[str, str | int] = {
     "input_format_allow_errors_ratio": 0,
     **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
 }
-PINNED_WHERE_KNOWN: Mapping[str, str | int] = {"deduplicate_insert": "enable", "use_strict_insert_block_limits": 0}
+PINNED_WHERE_KNOWN: Mapping[str, str | int] = {
+    "deduplicate_insert": "enable",
+    "use_strict_insert_block_limits": 0,
+    **SELECTED_WHERE_KNOWN,
+}
 """Pinned too, but only newer servers know them; an unknown setting would refuse the insert."""
 
 FRESH_MS = 2_000
@@ -94,13 +99,13 @@ class ShardWriter:
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
         client, sends = self.shards[shard].client, 0
-        own = self.shards[shard].table.canonical
-        columns = ", ".join(quote_identifier(n) for n in batch.schema.names)
-        sql = f"INSERT INTO {quote_table(own)} ({columns}) FORMAT ArrowStream"
+        own = self.shards[shard].table
+        sql, needed = insert_into(quote_table(own.canonical), own.columns, batch)
         body = arrow_stream(batch)
         settings = {
             **self.settings,
             **PINNED,
+            **needed,
             **bounded(self.timeout_s),
             "insert_deduplication_token": token,
         }

@@ -16,7 +16,7 @@ from typing import Any
 from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.problems import Problem, problem
 from chsink.config.routes import Route, RouteSection, Routing
-from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, SinkSection, Trigger
+from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Observe, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
 from chsink.formats.settings import Protobuf
@@ -328,6 +328,12 @@ def dead_letters_of_the_mirror(
         yield problem("mirror.route", job_file.MIRROR_WITHOUT_DEAD_LETTERS(topic=alone[0]))
 
 
+def page_is_guarded(observe: Observe) -> Problems:
+    """A status page that other machines can reach has a token."""
+    if not observe.ui_is_local and observe.ui_token is None:
+        yield problem("observe.ui", job_file.PAGE_WITHOUT_TOKEN(address=observe.ui))
+
+
 CHECKS: tuple[Callable[..., Problems], ...] = (
     records_land,
     routes_are_whole,
@@ -353,4 +359,5 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     dead_letters_of_the_mirror,
     registry_is_whole,
     protobuf_is_named,
+    page_is_guarded,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
@@ -10,12 +11,14 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from chsink.config.librdkafka import Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
-from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Topic, Url, matching, reveal
+from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Token, Topic, Url, matching, reveal
 from chsink.notation.hash_functions import HashName
 from chsink.notation.sql import quote_identifier
 
 _MIB = 1024 * 1024
 _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
+_PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_ADDRESS = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):{_PORT}"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
 
 
@@ -273,6 +276,33 @@ class Observe(Section):
     serves them, without a password, on all its IPv4 interfaces."""
     progress: Literal["auto", "never"] = "auto"
     """`auto` shows a progress bar on a terminal."""
+    ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None
+    """Address, `"host:port"`, on which the driver serves the [status page](ui.md); port 0 chooses a free port. Default:
+    no page beside the job, and `127.0.0.1:8686` for `chsink ui`. Any address that other machines can reach needs
+    `observe.ui_token`."""
+    ui_token: Token | None = None
+    """`{ env = "NAME" }` or `{ file = "path" }` with at least 16 characters. Whoever opens the status page must enter
+    it. Default: no token."""
+    ui_interval_s: float = Field(default=5, ge=1, le=300)
+    """Seconds between two looks of the status page at state store and Kafka, while somebody watches it."""
+
+    @property
+    def ui_place(self) -> tuple[str, int] | None:
+        """Host and port of the status page; None if the job file sets none."""
+        if self.ui is None:
+            return None
+        host, _, port = self.ui.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def ui_is_local(self) -> bool:
+        """Whether the page's address can be reached from this machine only."""
+        if self.ui_place is None or self.ui_place[0] == "localhost":
+            return True
+        try:
+            return ip_address(self.ui_place[0]).is_loopback
+        except ValueError:  # a name
+            return False
 
 
 class Spark(Section):

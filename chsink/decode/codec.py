@@ -80,7 +80,7 @@ class Codec:
         if value is None:
             if self.null_inside:
                 return None
-            raise MisfitError(f"null for an element of {self.label}, which is not Nullable")
+            raise MisfitError(f"null for an element of {self.label}, which takes no null")
         return self.exact(value)
 
     def build(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:

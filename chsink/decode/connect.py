@@ -120,7 +120,8 @@ def connected(codec: Codec, kind: ConnectType | None, said: Said) -> Codec:
         items = [connected(item, one, said) for item, one in zip(codec.items, kinds, strict=True)]
         if all(item is before for item, before in zip(items, codec.items, strict=True)):
             return codec
-        return _alike(codec, TupleCodec(TupleType(codec.names if codec.named else None, ()), items))
+        names = TupleType(codec.names if codec.named else None, ())
+        return _alike(codec, TupleCodec(names, items, ordered=codec.ordered))
     if isinstance(codec, IntCodec | FloatCodec | DecimalCodec):
         return _number(codec, kind, said.digits)
     if isinstance(codec, DateCodec | InstantCodec | TimeCodec):

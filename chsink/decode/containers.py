@@ -31,6 +31,15 @@ def flatten(array: pa.ListArray) -> tuple[pa.Array, pa.Array, npt.NDArray[np.int
     return pa.array(offsets), array.flatten(), np.repeat(np.arange(len(array)), lengths)
 
 
+def entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array, npt.NDArray[np.int64]]:
+    """``(offsets, keys, items, parents)`` of a map array of any offset, with nulls as empty maps."""
+    entry = pa.struct([array.type.key_field, array.type.item_field])
+    offsets, pairs, parents = flatten(array.cast(pa.list_(entry)))
+    assert isinstance(pairs, pa.StructArray), "of keys and items"
+    keys, items = pairs.flatten()
+    return offsets, keys, items, parents
+
+
 def null_mask(array: pa.Array) -> pa.Array | None:
     """The null positions of an array, as a mask for a new array; None if there are none."""
     return pc.is_null(array) if array.null_count else None
@@ -98,11 +107,12 @@ class ArrayCodec(Codec):
 
 
 class TupleCodec(Codec):
-    """``Tuple(…)``; the wire fields of an unnamed Tuple are named 1, 2, …"""
+    """``Tuple(…)``; the wire fields of an unnamed Tuple are named 1, 2, …  An array fits if it is ``ordered``."""
 
     wire: pa.StructType
 
-    def __init__(self, kind: TupleType, items: Sequence[Codec]) -> None:
+    def __init__(self, kind: TupleType, items: Sequence[Codec], *, ordered: bool = True) -> None:
+        self.ordered = ordered
         self.names = kind.names or tuple(str(at + 1) for at in range(len(items)))
         self.named = kind.names is not None
         self.items = tuple(items)
@@ -114,7 +124,7 @@ class TupleCodec(Codec):
         if isinstance(value, Pairs) and self.named:
             found = members(value, self.names)
             return tuple(item.element(found.get(name)) for name, item in zip(self.names, self.items, strict=True))
-        if not isinstance(value, list):
+        if not (isinstance(value, list) and self.ordered):
             raise self.misfit(value)
         if len(value) != len(self.items):
             raise MisfitError("an array of another length than the Tuple")
@@ -137,16 +147,17 @@ class TupleCodec(Codec):
         return self._over(list(self.names), readers)
 
     def accept(self, source: pa.DataType) -> Reader | None:
-        """Structs with the same names; for an unnamed Tuple, structs with as many fields, by position."""
+        """Structs, by name, whose other fields are ignored; for an unnamed Tuple, structs with as many fields."""
         if not pa.types.is_struct(source):
             return None
         names = [field.name for field in source]
         if not self.named and len(names) == len(self.items):
             in_order = zip(self.items, source, strict=True)
             return self._over(names, [reader_of(item, field.type) for item, field in in_order])
-        if any(names.count(name) != 1 for name in self.names):
+        if any(names.count(name) > 1 for name in self.names):
             return None
-        readers = [reader_of(item, source.field(name).type) for name, item in self._named()]
+        kinds = [source.field(name).type if name in names else pa.null() for name in self.names]
+        readers = [reader_of(item, kind) for item, kind in zip(self.items, kinds, strict=True)]
         return self._over(list(self.names), readers, source)
 
     def _named(self) -> list[tuple[str, Codec]]:
@@ -167,8 +178,9 @@ class TupleCodec(Codec):
         bad: Suspects = None
         children = []
         for name, reader, item in zip(names, readers, self.items, strict=True):
-            child, suspects = reader.convert(columns[name])
-            bad = merge(bad, suspects, missing(item, columns[name]))
+            given = columns.get(name, pa.nulls(len(array)))
+            child, suspects = reader.convert(given)
+            bad = merge(bad, suspects, missing(item, given))
             children.append(child)
         built = pa.StructArray.from_arrays(children, fields=list(self.wire), mask=null_mask(array))
         return built, None if bad is None else bad & valid
@@ -261,10 +273,7 @@ class MapCodec(Codec):
         return Reader(source, lambda array: self._convert(key, item, array))
 
     def _convert(self, key: Reader, item: Reader, array: pa.MapArray) -> Converted:
-        entry = pa.struct([array.type.key_field, array.type.item_field])
-        offsets, entries, parents = flatten(array.cast(pa.list_(entry)))
-        assert isinstance(entries, pa.StructArray), "of pairs"
-        source_keys, source_items = entries.flatten()
+        offsets, source_keys, source_items, parents = entries(array)
         keys, wrong_keys = key.convert(source_keys)
         items, wrong_items = item.convert(source_items)
         bad = merge(wrong_keys, wrong_items, missing(self.key, source_keys), missing(self.value, source_items))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import Codec, WireValue
-from chsink.decode.stored_json import stored_json
+from chsink.decode.stored_json import check_stored
 from chsink.decode.texts import encoded, raw_or_null, raw_text
 from chsink.decode.values import Json, MisfitError, Number, Pairs, parse_value
 
@@ -22,16 +22,15 @@ class JsonCodec(Codec):
 
     guard = pa.struct([])
 
-    def __init__(self, timezone: str) -> None:
+    def __init__(self) -> None:
         super().__init__("JSON", pa.string())
-        self._check = stored_json(timezone)
 
     def exact(self, value: Json) -> WireValue:
         """The object's text."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
         text = raw_text(value)
-        self._check(text)
+        check_stored(text)
         return text
 
     def build_raw(self, texts: Sequence[bytes]) -> tuple[pa.Array, dict[int, str]]:
@@ -43,7 +42,7 @@ class JsonCodec(Codec):
             try:
                 if raw[:1] == b"{":
                     text = raw.decode("utf-8")
-                    self._check(text)
+                    check_stored(text)
                     out[-1] = text
                 elif raw_or_null(raw) is not None:
                     raise self.misfit(parse_value(raw))

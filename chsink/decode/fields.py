@@ -2,8 +2,9 @@
 
 Null rule, for a JSON null and for a missing field alike: a Nullable or Variant column, and a Dynamic one without a
 DEFAULT, stores NULL.  For a column with a DEFAULT, the decoder sends an Arrow null, and the server evaluates the
-DEFAULT.  The server does not do so for Array, Map and JSON: if their DEFAULT is empty, the decoder sends the empty
-value, otherwise null does not fit.  For every other column, null does not fit.
+DEFAULT.  The server does not do so for Array, Map and JSON, and beside a JSON column (:mod:`chsink.decode.insert`) not
+for Dynamic: if the DEFAULT of the former is empty, the decoder sends the empty value, otherwise null does not fit.  For
+every other column, null does not fit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from chsink.decode.codec import Codec, Converted, Mask, Suspects, WireValue, mer
 from chsink.decode.columns import Column
 from chsink.decode.containers import ArrayCodec, MapCodec
 from chsink.decode.documents import DynamicCodec, JsonCodec
+from chsink.decode.insert import holds_json
 from chsink.decode.wire import codec_for
 from chsink.errors import values
 
 MISSING = "missing or null, and the column has no DEFAULT and is not Nullable"
 UNREACHABLE = (
-    "missing or null, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row"
+    "missing or null, and ClickHouse does not apply the DEFAULT of an Array, Map or JSON column to a single row,"
+    " nor that of a Dynamic column beside JSON"
 )
 LENGTHS = "the arrays of a Nested column differ in length"
 
@@ -61,14 +64,16 @@ def fields_of(columns: Sequence[Column], timezone: str) -> tuple[Field, ...]:
     names = [column.name for column in insertable]
     if not names or len(set(names)) != len(names):
         raise values.TABLE_COLUMNS()
-    return tuple(_field(column, codec_for(column.type, timezone), set(names)) for column in insertable)
+    selects = any(holds_json(column.type) for column in insertable)
+    return tuple(_field(column, codec_for(column.type, timezone), set(names), selects=selects) for column in insertable)
 
 
-def _field(column: Column, codec: Codec, names: set[str]) -> Field:
+def _field(column: Column, codec: Codec, names: set[str], *, selects: bool) -> Field:
     reason: str | None = None
     empty: WireValue = None
     if isinstance(codec, DynamicCodec) and column.has_default:
         codec = DynamicCodec(defaulted=True)
+        reason = UNREACHABLE if selects else None
     ignores_default = isinstance(codec, ArrayCodec | MapCodec | JsonCodec)
     if not codec.nullable and not column.has_default:
         reason = MISSING

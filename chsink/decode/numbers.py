@@ -173,8 +173,12 @@ class FloatCodec(Codec):
         return nearest
 
     def stored(self, value: WireValue) -> WireValue:
-        """All NaN are alike."""
+        """All NaN are alike, and so are the zeros."""
         return None if math.isnan(value) else value
+
+    def stored_array(self, array: pa.Array) -> pa.Array:
+        """The zeros are alike."""
+        return pc.add(array, pa.scalar(0.0, array.type))
 
     def reader(self, samples: Sequence[Json]) -> Reader | None:
         """Reads numbers as floats, quoted numbers as text."""

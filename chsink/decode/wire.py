@@ -115,11 +115,11 @@ def _codec(kind: Type, timezone: str) -> Codec:  # noqa: PLR0912 - one case for 
         case VariantType(names, items):
             codec = _variant(names, [_codec(item, timezone) for item in items])
         case PlainType(name):
-            codec = _plain(name, timezone)
+            codec = _plain(name)
     return codec
 
 
-def _plain(name: str, timezone: str) -> Codec:
+def _plain(name: str) -> Codec:
     match name:
         case "Bool":
             return BoolCodec()
@@ -134,7 +134,7 @@ def _plain(name: str, timezone: str) -> Codec:
         case "Time":
             return TimeCodec(None)
         case "JSON":
-            return JsonCodec(timezone)
+            return JsonCodec()
         case _:
             assert name == "Dynamic"
             return DynamicCodec()

@@ -83,20 +83,26 @@ class ReplayMark:
 
 
 def held_in(
-    place: LettersTopic, *, whole: bool = False, heard: Heard = lambda _: None
+    place: LettersTopic,
+    *,
+    whole: bool = False,
+    heard: Heard = lambda _: None,
+    positions: dict[int, int] | None = None,
 ) -> Iterator[Letter | ReplayMark]:
-    """The dead letters and replay marks of all sinks that the topic holds now.
+    """The dead letters and replay marks of all sinks that the topic holds now.  ``positions`` say where to begin in
+    each partition, and move on with what is read.
 
     An open transaction hides the messages behind it: with ``whole``, this waits until the transaction has ended.
     Raises KafkaException when Kafka stops answering, or the wait takes too long.
     """
     timeout_s = place.timeout_s + (TRANSACTION_MS / 1000 if whole else 0)
+    at = {} if positions is None else positions
     with closing(_consumer(place)) as consumer:
         found = consumer.list_topics(place.topic, timeout=place.timeout_s).topics[place.topic]
         if found.error is not None:
             raise KafkaException(found.error)
         left = _ends(place, found.partitions) if whole else dict.fromkeys(found.partitions, 0)
-        consumer.assign([ClientPartition(place.topic, p, 0) for p in left])
+        consumer.assign([ClientPartition(place.topic, p, at.get(p, 0)) for p in left])
         give_up = time.monotonic() + timeout_s
         while left:
             if time.monotonic() > give_up:
@@ -105,13 +111,14 @@ def held_in(
             heard(len(messages))
             for message in messages:
                 give_up = time.monotonic() + timeout_s
-                if _is_end(message):
-                    partition, reached = message.partition(), message.offset()
-                    assert partition is not None
+                ended, partition, reached = _is_end(message), message.partition(), message.offset()
+                assert partition is not None
+                if ended:
                     if partition in left and (reached or 0) >= left[partition]:
                         del left[partition]
                 else:
                     yield from _read(message)
+                    at[partition] = (reached or 0) + 1
 
 
 def letters_in(place: LettersTopic, *, whole: bool = False) -> Iterator[Letter]:

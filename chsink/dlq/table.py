@@ -58,6 +58,24 @@ class LettersInTable:
         sql = f"{_COLUMNS}, {self._replayed}, {record} FROM {self.table} WHERE {self._mine}"
         return self._kept(f"SELECT {sql}{where.sql(self._replayed)} ORDER BY {_PLACE} LIMIT {limit}")
 
+    def by_reason(self, limit: int) -> list[tuple[str, str, str, int, int, int]]:
+        """Table, column, error id, number, how many of these were replayed, and the newest timestamp in ms: the most
+        frequent first.
+        """
+        sql = f"`table`, column, error_id, count(), countIf({self._replayed}), max(timestamp_ms) FROM {self.table}"
+        rows = self._query(
+            f"SELECT {sql} WHERE {self._mine} GROUP BY `table`, column, error_id ORDER BY count() DESC LIMIT {limit}"
+        )
+        return [(t, c, error, int(count), int(done), int(newest)) for t, c, error, count, done, newest in rows]
+
+    def newest(self, each: int, limit: int, *, whole: bool = False) -> list[KeptLetters]:
+        """The newest ``each`` of a table, column and error id, at most ``limit`` in all; with ``whole``, with their
+        records.
+        """
+        sql = f"{_COLUMNS}, {self._replayed}, {_RECORD if whole else _NO_RECORD} FROM {self.table} WHERE {self._mine}"
+        by = "`table`, column, error_id"
+        return self._kept(f"SELECT {sql} ORDER BY timestamp_ms DESC, {_PLACE} LIMIT {each} BY {by} LIMIT {limit}")
+
     def open_places(self, where: Where, after: LetterPlace | None, limit: int) -> list[tuple[LetterPlace, int]]:
         """The first of those beyond ``after`` that were not replayed, each with about how many bytes it has."""
         beyond = "" if after is None else f" AND ({_PLACE}) > ({_literal(after)})"

@@ -366,6 +366,14 @@ MIRROR_ROLLED_BACK = halt(
     "to undo the rollback, make that snapshot the current one, then start again; to keep the rollback, " + _RESOLVE,
     runbook="Decide before you expire snapshots or delete orphan files.",
 )
+MIRROR_ROWS_GONE = halt(
+    "CHS-340",
+    "Iceberg table {tables} lacks rows that it had with the mirror's last snapshot, which has expired ({detail}): the "
+    "table was rolled back, or somebody deleted rows",
+    "if the rows were deleted on purpose, run `chsink mirror resolve {tables} --skip`, which continues without them; "
+    "to land all records that Kafka still holds, name an empty table in [[mirror.route]] and run the command with "
+    "--reread for it; then start again",
+)
 MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",
     "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",

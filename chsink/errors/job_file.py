@@ -70,6 +70,7 @@ NOT_HOST_PORT = config(
     "{value} is not host:port",
     'write "host:port"; separate several with commas, and put an IPv6 host in brackets',
 )
+NOT_AN_ADDRESS = config("CHS-104", "{value} is not host:port", 'write "host:port", and put an IPv6 host in brackets')
 NOT_A_TABLE = config(
     "CHS-104",
     "{value} is not a table name",
@@ -324,6 +325,12 @@ INTERVAL_UNUSED = config(
     'mode = "available_now" has no interval',
     'remove it, or set mode = "processing_time"',
 )
+PAGE_WITHOUT_TOKEN = config(
+    "CHS-106",
+    "other machines can reach {address}, and the status page has no token",
+    'set observe.ui_token = {{ env = "NAME" }} or {{ file = "path" }}; or serve the page on 127.0.0.1, '
+    "which other machines reach only through a tunnel (ssh -L)",
+)
 
 # --- CHS-107, CHS-108: credentials
 
@@ -333,6 +340,11 @@ PASSWORD_IN_FILE = config(
     _REFERENCE + ", or set the environment variable CHSINK__CLICKHOUSE__PASSWORD",
 )
 CREDENTIAL_IN_FILE = config("CHS-107", "the job file must not contain a credential", _REFERENCE)
+TOKEN_TOO_SHORT = config(
+    "CHS-107",
+    "the token has fewer than {least} characters",
+    "use a longer one, for example what `openssl rand -hex 32` prints",
+)
 CREDENTIAL_IN_URL = config(
     "CHS-107",
     "the URL must not contain a credential",
@@ -427,9 +439,9 @@ NO_MIRROR = config(
 NO_CLICKHOUSE = config(
     "CHS-112",
     "it is missing: this job file describes only an Iceberg mirror, and this command needs ClickHouse",
-    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve` or `chsink doctor`, which work without "
-    "ClickHouse; to land the records in ClickHouse too, add [clickhouse] with its endpoints, and a [[route]] for each "
-    "topic",
+    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve`, `chsink doctor` or `chsink ui`, which "
+    "work without ClickHouse; to land the records in ClickHouse too, add [clickhouse] with its endpoints, and a "
+    "[[route]] for each topic",
 )
 
 # --- CHS-115

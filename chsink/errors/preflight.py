@@ -708,7 +708,8 @@ MIRROR_GROUP_TAKEN = preflight(
 MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",
     "Iceberg table {table} is partitioned in a way that the mirror cannot write: {fields}",
-    "partition it by columns of the table, with identity, bucket, truncate, year, month, day, hour or void",
+    "partition it by columns of the table or fields of their structs, with identity, bucket, truncate, year, month, "
+    "day, hour or void",
 )
 MIRROR_TABLE_VERSION = preflight(
     "CHS-259",
@@ -723,8 +724,13 @@ MIRROR_TABLE_FORMAT = preflight(
 MIRROR_TABLE_COLUMNS = preflight(
     "CHS-261",
     "Iceberg table {table} has columns that the mirror cannot fill: {columns}",
-    "drop these columns, change their types (docs/types.md lists the supported ones), or name another table in "
-    "[[mirror.route]]",
+    "drop or change these columns (docs/types.md lists the supported types), or name another table in [[mirror.route]]",
+)
+MIRROR_TABLE_NAMES = preflight(
+    "CHS-269",
+    "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
+    "correct the table property schema.name-mapping.default, or, for a column that options name, take it out of the "
+    "options of the format or out of the property",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -749,6 +755,12 @@ MIRROR_OTHER_SINK = preflight(
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
     "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
     "to land them a second time on purpose, remove the table property {property}",
+)
+MIRROR_NOT_CLEANED = preflight(
+    "CHS-268",
+    "`chsink mirror clean` cannot tell which files belong to Iceberg table {table}: {reason}",
+    "leave this table to the engine that maintains it, for example by Spark's remove_orphan_files, with older_than "
+    "beyond the longest time without a commit of the mirror",
 )
 VERIFY_ENGINE = preflight(
     "CHS-290",
@@ -862,6 +874,17 @@ REPLAY_FROM_COMPACTED = preflight(
     "`chsink dlq replay` cannot keep replay marks in topic {topic}, because Kafka may compact it: the marks would "
     "vanish, and the next replay would land the same records again",
     "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
+)
+PAGE_NOT_SERVED = preflight(
+    "CHS-279",
+    "the status page cannot be served on {address}: {reason}",
+    "set observe.ui (or --listen of `chsink ui`) to an address of this machine and a free port; port 0 takes any free "
+    "port",
+)
+NO_PAGE_PACKAGES = preflight(
+    "CHS-279",
+    "the status page needs packages that are not installed for {python}: {missing}",
+    "run {python} -m pip install 'chsink[ui]'; or remove observe.ui",
 )
 DELETES_UNKNOWN = preflight(
     "CHS-278",

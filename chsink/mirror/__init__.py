@@ -9,7 +9,10 @@
 - :mod:`opening`: opens the mirror of a configuration.
 - :mod:`coordinator`: commits handed-over units in rounds.  :mod:`buffer`: the units that it has read.
   :mod:`beginnings`: where topic-partitions start.  :mod:`known_tables`: the tables and their chains.
-  :mod:`table_commits`: the commits of one table.  :mod:`stops`: why a coordinator stops.
+  :mod:`table_commits`: the commits of one table.  :mod:`stop_reasons`: why a coordinator stops.
+- :mod:`trail`: what the control topic says.  :mod:`history`: what became of each file.  :mod:`manifests`: what a table
+  says of its files.
+- :mod:`clean`: removes what nobody needs.  :mod:`orphans`: such files.  :mod:`expiry`: such snapshots.
 
 ``chsink.statemachine.commit`` decides what may be committed.
 """

@@ -13,11 +13,22 @@ from collections.abc import Mapping
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table import TableProperties as P
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.properties import property_as_bool
+
+
+class _AsRead(Transaction):
+    """Changes nothing itself.  pyiceberg's own copies all metadata whenever it is asked for them, some twenty times a
+    commit: with a thousand snapshots, that took most of a commit's time.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._table.metadata
 
 
 class AppendBySpec(_MergeAppendFiles):
@@ -26,7 +37,7 @@ class AppendBySpec(_MergeAppendFiles):
     """
 
     def __init__(self, table: Table, attempt: uuid.UUID, summary: Mapping[str, str]) -> None:
-        transaction = Transaction(table, autocommit=False)
+        transaction = _AsRead(table, autocommit=False)
         super().__init__(Operation.APPEND, transaction, table.io, MAIN_BRANCH, attempt, dict(summary))
         # Iceberg's default; pyiceberg's own is not to merge
         self._merge_enabled = property_as_bool(table.properties, P.MANIFEST_MERGE_ENABLED, default=True)

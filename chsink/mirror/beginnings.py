@@ -4,11 +4,13 @@ Rules:
 - A table's missing origins are stored before the group moves: once the group has an offset, the tables have the origin.
 - For each topic-partition, a producer first fences older workers.  Then the group is read, and the same producer
   moves it.
+- A topic-partition whose log starts above the group's offset begins again: nobody can hand over what lies between,
+  unless a worker has read it already.  So none is fenced that may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 
@@ -20,10 +22,12 @@ from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
 from chsink.statemachine.commit.handover import Beginning, begin
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TOGETHER = 64
 """How many topic-partitions start in one commit of each table.  A producer is open for each of them."""
+COMMITS_FIRST = (CommitHalt.TOPIC_RECREATED, CommitHalt.RECORDS_GONE)
+"""Halts of one topic-partition.  What was handed over is committed before: nobody can read it again."""
 
 
 class Beginnings:
@@ -31,68 +35,82 @@ class Beginnings:
     check.  ``topic_ids``: each topic's id when it was first seen.
 
     With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs.  ``pool`` opens
-    producers in parallel.
+    producers in parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
-        self, names: Names, tables: KnownTables, source: KafkaCluster, *, at_latest: bool, pool: Callable[[], Executor]
+        self,
+        names: Names,
+        tables: KnownTables,
+        source: KafkaCluster,
+        *,
+        at_latest: bool,
+        pool: Callable[[], Executor],
+        under_way: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
-        self._at_latest, self._pool = at_latest, pool
+        self._at_latest, self._pool, self._under_way = at_latest, pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
         self.topic_ids: dict[str, str] = {}
 
     def settle(self, group: GroupReader) -> None:
-        """Start the topic-partitions that are new, or for which the group has no offset (any more).
+        """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
+        no longer holds.
 
         Raises :class:`Halted`, :class:`Stuck` and the outcomes of :mod:`chsink.mirror.control`.
         """
         topics = sorted({topic for target in self._tables.targets.values() for topic in target.topics})
         found = tuple(self._source.partitions(topics))
         self.found = frozenset(found)
+        starts = self._source.log_starts(found)
+        busy = set(self._under_way())  # asked after the starts: who begins now cannot read what is gone
         committed = group.committed(found)
-        new = [tp for tp in found if tp not in self.assigned or committed[tp] is None]
+        gone = {tp for tp, at in committed.items() if at is None or (at < starts[tp] and tp not in busy)}
+        new = [tp for tp in found if tp not in self.assigned or tp in gone]
         if not new:
             return
         ids = self._source.topic_ids(topics)
-        starts = dict(self._source.log_starts(new))
+        fresh = {tp: starts[tp] for tp in new}
         if self._at_latest:
             known = {tp.topic for tp, at in committed.items() if at is not None}
             known |= {tp.topic for name in self._tables.targets for tp in self._tables.read(name)[1].links}
-            starts |= self._source.log_ends([tp for tp in new if tp.topic not in known])
+            fresh |= self._source.log_ends([tp for tp in new if tp.topic not in known])
         known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
-        recreated: dict[TopicPartition, Halted] = {}
+        halted: dict[TopicPartition, Halted] = {}
         for at in range(0, len(new), TOGETHER):
-            recreated |= self._begin(new[at : at + TOGETHER], known_ids, starts)
-        self.assigned = tuple(tp for tp in found if tp not in recreated)
-        for why in recreated.values():
+            halted |= self._begin(new[at : at + TOGETHER], known_ids, starts, fresh)
+        self.assigned = tuple(tp for tp in found if tp not in halted)
+        for why in halted.values():
             raise why
         self.topic_ids = known_ids | self.topic_ids
 
     def _begin(
-        self, tps: Sequence[TopicPartition], ids: Mapping[str, str], starts: Mapping[TopicPartition, int]
+        self,
+        tps: Sequence[TopicPartition],
+        ids: Mapping[str, str],
+        starts: Mapping[TopicPartition, int],
+        fresh: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, Halted]:
-        """Store where topic-partitions start: in the tables that lack them, then in the group.  Returns the halts of
-        topic-partitions whose topic was recreated.
+        """Store where topic-partitions start: in the tables that lack them, then in the group.  Those that nobody knows
+        start at ``fresh``.  Returns the halts of ``COMMITS_FIRST``.
         """
         with ExitStack() as closing, self._pool() as pool:
             opened = pool.map(lambda tp: self._names.sender(self._names.worker_id(tp), self._names.group), tps)
             fenced = {tp: closing.enter_context(sender) for tp, sender in zip(tps, opened, strict=True)}
             committed = fenced[tps[0]].committed(tps)
             begun: dict[TopicPartition, Beginning] = {}
-            recreated: dict[TopicPartition, Halted] = {}
+            halts: dict[TopicPartition, Halted] = {}
             chains = self._tables.chains_of(tps)
             rows = self._rows([tp for tp in tps if committed[tp] is None], chains)
             for tp in tps:
                 try:
-                    begun[tp] = self._begun(
-                        tp, ids[tp.topic], committed[tp], starts[tp], chains, rows=rows.get(tp.topic, {})
-                    )
+                    at = (committed[tp], starts[tp], fresh[tp])
+                    begun[tp] = self._begun(tp, ids[tp.topic], at, chains, rows=rows.get(tp.topic, {}))
                 except Halted as halted:
-                    if halted.why is not CommitHalt.TOPIC_RECREATED:
+                    if halted.why not in COMMITS_FIRST:
                         raise
-                    recreated[tp] = halted
+                    halts[tp] = halted
             origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
             for name in chains:
                 mine = {tp: origin for tp, origin in origins.items() if tp.topic in self._tables.targets[name].topics}
@@ -102,30 +120,37 @@ class Beginnings:
             for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: group}) for tp, group in moved.items()]:
                 sent.result()
             fenced[tps[0]].committed(list(moved))  # waits until other readers see these transactions
-        return recreated
+        return halts
 
     def _begun(
         self,
         tp: TopicPartition,
         topic_id: str,
-        committed: int | None,
-        starting: int,
+        at: tuple[int | None, int, int],
         chains: Mapping[str, Chain],
         *,
         rows: Mapping[str, str],
     ) -> Beginning:
-        """Where one topic-partition starts, by the group's offset and the tables' chains.  ``rows``: by table, a row of
-        its topic that no chain covers.  Raises :class:`Halted`.
+        """Where one topic-partition starts, by the tables' chains and ``at``: the group's offset, the log's start, and
+        where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.
+
+        Raises :class:`Halted`.
         """
+        committed, log_start, starting = at
         mine = {name: chain.links for name, chain in chains.items() if tp.topic in self._tables.targets[name].topics}
         older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
         if older:  # a table may know the old topic by another partition only
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
         lacking = {name: rows.get(name, "") for name, links in mine.items() if tp not in links}
         holding = {name: row for name, row in lacking.items() if row}
-        decided = begin(topic_id, committed, [links.get(tp) for links in mine.values()], starting, rows=bool(holding))
+        known = [links.get(tp) for links in mine.values()]
+        decided = begin(topic_id, committed, known, starting, rows=bool(holding), log_start=log_start)
         if decided.halt is CommitHalt.ROWS_FOUND:
             raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))
+        if decided.halt is CommitHalt.RECORDS_GONE:
+            reached = max([committed or 0, *(link.until for link in known if link is not None)])
+            offsets = str(OffsetRange(reached, log_start))
+            raise self._tables.halted(" ".join(mine), decided.halt, str(tp), offsets=offsets)
         if decided.halt is not None:
             raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
         return decided

@@ -14,6 +14,7 @@ from chsink.errors import preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
+from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import PropertyKeys, other_chains
@@ -97,3 +98,5 @@ def _refusals(name: str, table: Table) -> Iterator[Finding]:
         yield found(error, preflight.MIRROR_TABLE_FORMAT, table=name, format=said)
     if columns := "; ".join(unsupported(table.schema())):
         yield found(error, preflight.MIRROR_TABLE_COLUMNS, table=name, columns=columns)
+    if names := "; ".join(faults(table.metadata)):
+        yield found(error, preflight.MIRROR_TABLE_NAMES, table=name, names=names)

@@ -1,4 +1,4 @@
-"""The codec of each flat Iceberg type: those of ClickHouse's types where the values are the same, and four more.
+"""The codec of each Iceberg type: those of ClickHouse's types where the values are the same, and four more.
 
 Rules:
 - Dates and timestamps are of the years 1 to 9999.  An integer in a timestamp counts microseconds; one that could count
@@ -6,6 +6,8 @@ Rules:
 - A time is ``HH:MM[:SS[.ffffff]]`` of one day.  A number is not a time: senders count seconds, milliseconds and
   microseconds.
 - Bytes are base64 with padding, as JSON converters of Kafka write them.  There is one text for each value.
+- A struct is an object, never an array: the order of its fields may change at any time.
+- A key of a map is text in JSON, so its type holds one value.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -39,6 +44,7 @@ from pyiceberg.types import (
 
 from chsink.decode import types as decoded
 from chsink.decode.codec import Codec, Converted, Mask, Reader, WireValue, by_distinct
+from chsink.decode.containers import ArrayCodec, MapCodec, TupleCodec
 from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import StringCodec, encoded
 from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, TimeCodec, ticks_of
@@ -51,15 +57,32 @@ _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d+))?)?
 _PLAIN_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 
 
-def codec_of(kind: IcebergType) -> Codec | None:
-    """The codec of a flat type of format version 2; None for any other type."""
+def codec_of(kind: IcebergType, *, optional: bool = False) -> Codec | None:
+    """The codec of a type of format version 2; None for any other type.  ``optional``: a value may be null."""
     codec = _codec(kind)
     if codec is not None:
-        codec.label = str(kind)
+        codec.label = str(kind) if kind.is_primitive else type(kind).__name__.removesuffix("Type").lower()
+        codec.nullable = codec.null_inside = optional
     return codec
 
 
-def _codec(kind: IcebergType) -> Codec | None:  # noqa: PLR0912 - one case for each type
+def _codec(kind: IcebergType) -> Codec | None:
+    match kind:
+        case StructType() if kind.fields:
+            items = [codec_of(field.field_type, optional=field.optional) for field in kind.fields]
+            known = [item for item in items if item is not None]
+            names = tuple(field.name for field in kind.fields)
+            return TupleCodec(decoded.TupleType(names, ()), known, ordered=False) if len(known) == len(items) else None
+        case ListType():
+            item = codec_of(kind.element_type, optional=not kind.element_required)
+            return None if item is None else ArrayCodec(item)
+        case MapType() if kind.key_type.is_primitive:
+            key, value = codec_of(kind.key_type), codec_of(kind.value_type, optional=not kind.value_required)
+            return None if key is None or value is None else MapCodec(key, value)
+    return _flat(kind)
+
+
+def _flat(kind: IcebergType) -> Codec | None:  # noqa: PLR0912 - one case for each type
     match kind:
         case BooleanType():
             return BoolCodec()

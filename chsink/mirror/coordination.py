@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -46,7 +46,7 @@ KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, ControlUnanswered)
 
 class Coordination:
     """``reread`` hands over a hole; ``after_round`` is called in the coordinator's thread after each round.  ``pool``
-    opens producers in parallel.
+    opens producers in parallel.  ``under_way``: the topic-partitions that the query hands over now.
     """
 
     def __init__(
@@ -58,10 +58,11 @@ class Coordination:
         *,
         after_round: Callable[[], None] = lambda: None,
         pool: Callable[[], Executor] = at_once,
+        under_way: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
         self.failure: ChsinkError | None = None
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
-        self._after_round, self._pool = after_round, pool
+        self._after_round, self._pool, self._under_way = after_round, pool, under_way
         self._driver = driver_name()
         self._claimed: CoordinatorClaim | None = None
         self._owners = mirror.names.offsets(mirror.names.owner_group)
@@ -199,6 +200,7 @@ class Coordination:
             log=self._log,
             at_latest=mirror.config.kafka.starting_offsets == "latest",
             pool=self._pool,
+            under_way=self._under_way,
         )
         try:
             made.start()

@@ -15,7 +15,7 @@ Where topic-partitions start: :mod:`beginnings`.  What one table takes: :mod:`ta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ import structlog
 from chsink import failpoints
 from chsink.errors import ChsinkError, HaltError
 from chsink.errors.several import raise_all
-from chsink.mirror.beginnings import Beginnings
+from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.control import ControlUnanswered, Names, at_once
 from chsink.mirror.events import (
@@ -74,6 +74,7 @@ class _Round:
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
     producers in parallel.  With ``at_latest``, a topic that neither group nor table knows begins at its logs' ends.
+    ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Coordinator:
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
         pool: Callable[[], Executor] = at_once,
+        under_way: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
         self.names, self.targets, self.source = names, targets, source
         self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
@@ -95,7 +97,7 @@ class Coordinator:
         self.rounds = 0
         self.tables = KnownTables(targets, names.topic)
         self.table_commits = TableCommits(self.tables, self.buffer, source, log)
-        self._beginnings = Beginnings(names, self.tables, source, at_latest=at_latest, pool=pool)
+        self._beginnings = Beginnings(names, self.tables, source, at_latest=at_latest, pool=pool, under_way=under_way)
         self._open: _Round | None = None
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
@@ -126,20 +128,20 @@ class Coordinator:
         self.group = self.names.offsets()
         self._closing.callback(self.group.close)
         self.control_id = self.source.topic_ids([self.names.topic])[self.names.topic] or ""
-        recreated: Halted | None = None
+        lost: Halted | None = None
         try:
             self._beginnings.settle(self.group)
         except Halted as halted:
-            if halted.why is not CommitHalt.TOPIC_RECREATED:
+            if halted.why not in COMMITS_FIRST:
                 raise
-            recreated = halted
+            lost = halted
         self.positions = self._where_to_read()
         self.stored = dict(self.positions)
         self.reader.read_from(self.positions)
         self._last_ms = self.clock.now_ms()
-        if recreated is not None:
+        if lost is not None:
             self._commit_rest()
-            raise recreated
+            raise lost
         self._check_ends()
 
     def _commit_rest(self) -> None:
@@ -177,14 +179,15 @@ class Coordinator:
             raise self.tables.halted(tables, CommitHalt.LOG_SHRANK, detail)
 
     def take_up(self) -> None:
-        """Start the topic-partitions that are new, or for which the group has no offset (any more).
+        """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
+        no longer holds.
 
         Raises as :meth:`start`.
         """
         try:
             self._beginnings.settle(self.group)
         except Halted as halted:
-            if halted.why is CommitHalt.TOPIC_RECREATED:
+            if halted.why in COMMITS_FIRST:
                 self._commit_rest()
             raise
 

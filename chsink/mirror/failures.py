@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chsink.errors import ChsinkError, halts, services
+from chsink.errors import ChsinkError, halts, preflight, services
 from chsink.errors.entry import Entry
 from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
 from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
-from chsink.mirror.tables import CatalogFailed
+from chsink.mirror.tables import CatalogFailed, UnknownType
 from chsink.statemachine.commit.rules import CommitHalt
 
 HALTS: dict[CommitHalt, Entry] = {
@@ -19,8 +19,10 @@ HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.EVENTS_DAMAGED: halts.MIRROR_EVENTS_DAMAGED,
     CommitHalt.FILES_GONE: halts.MIRROR_FILES_GONE,
     CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,
+    CommitHalt.RECORDS_GONE: halts.MIRROR_RECORDS_GONE,
     CommitHalt.ROLLED_BACK: halts.MIRROR_ROLLED_BACK,
     CommitHalt.ROWS_FOUND: halts.MIRROR_ROWS_FOUND,
+    CommitHalt.ROWS_GONE: halts.MIRROR_ROWS_GONE,
     CommitHalt.TABLE_GONE: halts.MIRROR_TABLE_GONE,
     CommitHalt.TABLE_RECREATED: halts.MIRROR_TABLE_RECREATED,
     CommitHalt.TOPIC_RECREATED: halts.MIRROR_TOPIC_RECREATED,
@@ -40,6 +42,7 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 "detail": error.detail,
                 "topic": error.topic,
                 "property": error.table_property,
+                "range": error.offsets,
             }
             return entry(**{name: known[name] for name in entry.parameters})
         case Stuck():
@@ -52,6 +55,8 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 minutes=error.minutes,
                 producer=error.producer,
             )
+        case UnknownType():
+            return preflight.MIRROR_TABLE_COLUMNS(table=error.table, columns=error.kind)
         case CatalogFailed():
             return services.MIRROR_CATALOG_UNAVAILABLE(reason=error)
         case Fenced() | NotSent() | ControlUnanswered():

@@ -83,7 +83,9 @@ class KnownTables:
         """The highest ``until`` of a topic-partition, 0 if no table knows it."""
         return max((links[tp].until for links in list(self.links.values()) if tp in links), default=0)
 
-    def halted(self, tables: str, why: CommitHalt, detail: str = "", table_property: str = "") -> Halted:
-        """The halt that asks a person about these tables."""
-        keys = next(iter(self.targets.values())).table.keys
-        return Halted(tables, why, detail, topic=self._control_topic, table_property=table_property or keys.chain)
+    def halted(
+        self, tables: str, why: CommitHalt, detail: str = "", table_property: str = "", *, offsets: str = ""
+    ) -> Halted:
+        """The halt that asks a person about these tables; see :class:`Halted`."""
+        damaged = table_property or next(iter(self.targets.values())).table.keys.chain
+        return Halted(tables, why, detail, topic=self._control_topic, table_property=damaged, offsets=offsets)

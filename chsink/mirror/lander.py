@@ -64,6 +64,8 @@ class MirrorLander:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
         self._pool, self._renewed = pool, renewed
+        self.under_way: frozenset[TopicPartition] = frozenset()
+        """The topic-partitions of the present batch: workers may have read records that Kafka deletes meanwhile."""
         self._reads: ExactReads[Share] | None = None
 
     def landing(self) -> Landing[Share]:
@@ -89,11 +91,14 @@ class MirrorLander:
         self.check_owned()
         self.feeds = self._renewed(self.feeds)
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        self.under_way = frozenset(planned)
         try:
             self._process(batch, planned, runner)
         except HaltError as halted:
             self._check_set_back(planned, halted)
             raise
+        finally:
+            self.under_way = frozenset()
 
     def _process(
         self, batch: PlannedBatch, planned: Mapping[TopicPartition, OffsetRange], runner: BatchTasks[Share]

@@ -18,6 +18,7 @@ from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
+from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
@@ -84,14 +85,22 @@ class OpenMirror:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
             if table is not None and not _unwritable(table.metadata):
-                columns = TableColumns(table.schema(), self.config.mirror_format_of(route), spec=table.spec())
+                columns = TableColumns(
+                    table.schema(),
+                    self.config.mirror_format_of(route),
+                    spec=table.spec(),
+                    names=record_names(table.metadata, self.config.mirror_format_of(route)),
+                )
                 found[route.topic].append((route.table, columns))
         return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
         value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
-        columns = replace(work.columns, format=value, keys=keys)
+        columns = replace(work.columns, format=value, keys=keys, names=record_names(work.metadata, value))
         check_filled(route.table, columns.filled, value, keys)
+        named = value.named.union(() if keys is None else (*keys.columns, *keys.format.named))
+        if wrong := clashes(columns.schema, columns.names, named):
+            raise preflight.MIRROR_TABLE_NAMES(table=route.table, names=f"options name {', '.join(wrong)}")
         return replace(work, columns=columns)
 
     def _work(self, name: str) -> TableWork:
@@ -112,7 +121,7 @@ def with_tables(feeds: Feeds, now: Mapping[str, tuple[TableWork, ...]]) -> Feeds
 def _unwritable(metadata: TableMetadata) -> tuple[str, ...]:
     """What keeps the mirror from writing the table's rows, by column and partition field."""
     schema = metadata.schema()
-    return (*unsupported(schema), *unusable(metadata.spec(), schema))
+    return (*unsupported(schema), *unusable(metadata.spec(), schema), *faults(metadata))
 
 
 def _usable(before: TableWork, now: TableWork) -> TableWork:

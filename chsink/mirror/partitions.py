@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform
+from pyiceberg.transforms import IdentityTransform, TruncateTransform, UnknownTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, UUIDType
+from pyiceberg.types import DecimalType, IcebergType, IntegerType, LongType, NestedField, StructType, UUIDType
 
 from chsink.decode.codec import Mask
 
@@ -32,16 +32,56 @@ MAX_FOLDER_BYTES = 200
 
 def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
     """The fields of a spec by which the mirror cannot split rows, each with the reason."""
-    columns = {field.field_id: field.field_type for field in schema.fields}
     found = []
     for field in spec.fields:
         if isinstance(field.transform, UnknownTransform):
             found.append(f"{field.name}: unknown transform {field.transform}")
-        elif field.source_id not in columns:
-            found.append(f"{field.name}: its source is not a column of the table, or lies inside one")
-        elif isinstance(field.transform, IdentityTransform) and isinstance(columns[field.source_id], UUIDType):
+        elif (source := leaf_of(schema, field.source_id)) is None or not source.kind.is_primitive:
+            found.append(f"{field.name}: its source is no single value of a row")
+        elif isinstance(field.transform, IdentityTransform) and isinstance(source.kind, UUIDType):
             found.append(f"{field.name}: identity of a uuid, whose rows pyiceberg does not find")
+        elif source.required and (source.beneath_optional or isinstance(field.transform, VoidTransform)):
+            found.append(
+                f"{field.name}: its source is required, so pyiceberg writes no null, which the partition may be"
+            )
     return tuple(found)
+
+
+class Leaf(NamedTuple):
+    """A column, or a field in its structs.  ``at`` are the positions that lead there; ``name`` has a dot for each.
+    ``beneath_optional``: one of these structs may be null.
+    """
+
+    name: str
+    kind: IcebergType
+    required: bool
+    at: tuple[int, ...]
+    beneath_optional: bool
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """Its values as one array of its storage type; null where a struct is."""
+        array = rows.column(self.at[0]).combine_chunks()
+        for position in self.at[1:]:
+            assert isinstance(array, pa.StructArray), "structs lead to the field"
+            array = array.flatten()[position]
+        return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def leaf_of(schema: Schema, field_id: int) -> Leaf | None:
+    """The column, or the field inside structs, with this id; None if there is none, or it lies in a list or a map."""
+    columns = _leaves(schema.fields, "", (), beneath_optional=False)
+    return next((source for found, source in columns if found == field_id), None)
+
+
+def _leaves(
+    fields: Sequence[NestedField], place: str, way: tuple[int, ...], *, beneath_optional: bool
+) -> Iterator[tuple[int, Leaf]]:
+    for position, field in enumerate(fields):
+        source = Leaf(place + field.name, field.field_type, field.required, (*way, position), beneath_optional)
+        yield field.field_id, source
+        if isinstance(field.field_type, StructType):
+            null = beneath_optional or field.optional
+            yield from _leaves(field.field_type.fields, f"{source.name}.", source.at, beneath_optional=null)
 
 
 class Part(NamedTuple):
@@ -94,11 +134,8 @@ class Partitioning:
 
     @cached_property
     def _columns(self) -> tuple[PartitionColumn, ...]:
-        positions = {field.field_id: i for i, field in enumerate(self.schema.fields)}
-        return tuple(
-            PartitionColumn(field, self.schema.fields[positions[field.source_id]], positions[field.source_id])
-            for field in self.spec.fields
-        )
+        sources = [leaf_of(self.schema, field.source_id) for field in self.spec.fields]
+        return tuple(PartitionColumn(f, s) for f, s in zip(self.spec.fields, sources, strict=True) if s is not None)
 
 
 @dataclass(frozen=True)
@@ -116,19 +153,18 @@ class PartitionColumn:
     """One field of a spec, and the table's column that it is made from."""
 
     field: PartitionField
-    source: NestedField
-    position: int
+    source: Leaf
 
     @property
     def column(self) -> str:
-        """The name of the table's column."""
+        """The name of the table's column, or of a field in it."""
         return self.source.name
 
     @property
     def wraps(self) -> bool:
         """Whether the transform takes some values below the least one of their type."""
         numbers = IntegerType | LongType | DecimalType
-        return isinstance(self.field.transform, TruncateTransform) and isinstance(self.source.field_type, numbers)
+        return isinstance(self.field.transform, TruncateTransform) and isinstance(self.source.kind, numbers)
 
     @property
     def reason(self) -> str:
@@ -137,15 +173,15 @@ class PartitionColumn:
 
     def of(self, rows: pa.Table) -> pa.DictionaryArray:
         """The field's value of each row."""
-        values = self._transformed(storage_of(rows.column(self.position)))
+        values = self._transformed(self.source.of(rows))
         return _plain(values).dictionary_encode(null_encoding="encode")
 
     def _transformed(self, array: pa.Array) -> pa.Array:
-        return self.field.transform.pyarrow_transform(self.source.field_type)(array)
+        return self.field.transform.pyarrow_transform(self.source.kind)(array)
 
     def refused(self, rows: pa.Table) -> Mask:
         """A mask of the rows that truncation would take below the least value of their type, where it ``wraps``."""
-        array, kind = storage_of(rows.column(self.position)), self.source.field_type
+        array, kind = self.source.of(rows), self.source.kind
         truncated = self._transformed(array)
         if isinstance(kind, DecimalType):
             least = Decimal((1, (9,) * kind.precision, -kind.scale))
@@ -154,12 +190,6 @@ class PartitionColumn:
             wrong = pc.greater(truncated, array)  # it wrapped around
         mask: Mask = np.asarray(wrong.fill_null(fill_value=False))
         return mask
-
-
-def storage_of(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array of its storage type."""
-    array = column.combine_chunks()
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _plain(array: pa.Array) -> pa.Array:

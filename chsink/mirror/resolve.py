@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import KEY
-from chsink.mirror.events import DamagedEvent, DataWritten, UnitTag, decode
+from chsink.mirror.events import DataWritten, UnitTag
 from chsink.mirror.known_tables import ATTEMPTS, Target
-from chsink.mirror.status import events_since_commit
 from chsink.mirror.tables import DamagedProperty, TableRead
+from chsink.mirror.trail import handed_over
 from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Link, read_chain
 from chsink.statemachine.commit.resolve import Log, Resolved, TableVerdict, resolved
@@ -80,7 +79,7 @@ def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, cho
     finally:
         offsets.close()
     logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
-    waiting = _waiting(names)
+    waiting = handed_over(names, whole=True)
     changes: list[LinkChange] = []
     forget = False
     for name, target in tables.items():
@@ -149,17 +148,6 @@ def _resolved(
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)
     return read, after
-
-
-def _waiting(names: Names) -> list[DataWritten]:
-    """The events that were handed over and perhaps not committed."""
-    found = []
-    for value in events_since_commit(names):
-        with suppress(DamagedEvent):
-            event = decode(value)
-            if event is not None and event.group_id == names.group and isinstance(event.payload, DataWritten):
-                found.append(event.payload)
-    return found
 
 
 def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> list[UnitTag]:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import UnknownTransform, VoidTransform
-from pyiceberg.types import DoubleType, FloatType, NestedField
+from pyiceberg.types import DoubleType, FloatType
 
-from chsink.mirror.partitions import storage_of
+from chsink.mirror.partitions import Leaf, leaf_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Sorting:
     def order_id(self) -> int | None:
         """What a sorted file bears; None if its rows may be in another order."""
         whole = self._fields and len(self._fields) == len(self.order.fields)
-        exact = not any(isinstance(self._source(f).field_type, FloatType | DoubleType) for f in self._fields)
+        exact = not any(isinstance(source.kind, FloatType | DoubleType) for _, source in self._fields)
         return self.order.order_id if whole and exact else None
 
     def sorted(self, rows: pa.Table) -> pa.Table:
@@ -40,8 +40,8 @@ class Sorting:
             return rows
         columns: dict[str, pa.Array] = {}
         keys = list[tuple[str, str]]()
-        for number, field in enumerate(self._fields):
-            values = self._values(rows, field)
+        for number, (field, source) in enumerate(self._fields):
+            values = field.transform.pyarrow_transform(source.kind)(source.of(rows))
             if field.null_order == NullOrder.NULLS_FIRST and values.null_count:
                 columns[f"valid {number}"] = pc.is_valid(values)
                 keys.append((f"valid {number}", "ascending"))
@@ -50,24 +50,16 @@ class Sorting:
         return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))  # a stable sort
 
     @cached_property
-    def _fields(self) -> tuple[SortField, ...]:
-        columns = {field.field_id: field for field in self.schema.fields}
+    def _fields(self) -> tuple[tuple[SortField, Leaf], ...]:
         found = []
         for field in self.order.fields:
-            source = columns.get(field.source_id)
-            plain = source is not None and source.field_type.is_primitive
-            if not plain or isinstance(field.transform, UnknownTransform | VoidTransform):
+            source = leaf_of(self.schema, field.source_id)
+            if source is None or not source.kind.is_primitive:
                 break
-            found.append(field)
+            if isinstance(field.transform, UnknownTransform | VoidTransform):
+                break
+            found.append((field, source))
         return tuple(found)
-
-    def _source(self, field: SortField) -> NestedField:
-        return next(column for column in self.schema.fields if column.field_id == field.source_id)
-
-    def _values(self, rows: pa.Table, field: SortField) -> pa.Array:
-        source = self._source(field)
-        array = storage_of(rows.column(self.schema.fields.index(source)))
-        return field.transform.pyarrow_transform(source.field_type)(array)
 
 
 _DIRECTION = {SortDirection.ASC: "ascending", SortDirection.DESC: "descending"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -18,20 +17,17 @@ from chsink.config import Config
 from chsink.errors import ChsinkError
 from chsink.kafka.ages import first_times
 from chsink.mirror.control import ControlUnanswered, Names
-from chsink.mirror.events import DamagedEvent, DataWritten, decode
 from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.owner import CoordinatorClaim, read_owner
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
+from chsink.mirror.trail import READ_S, handed_over
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
-
-READ_S = 10.0
-"""Seconds that reading records or events may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     ends = mirror.kafka.log_ends(tps)
     offsets, owners = names.offsets(), names.offsets(names.owner_group)
     try:
-        handed_over, owner = offsets.committed(tps), read_owner(names, owners)
+        group, owner = offsets.committed(tps), read_owner(names, owners)
     finally:
         offsets.close()
         owners.close()
@@ -116,7 +112,7 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     tables = []
     for name, target in mirror.targets.items():
         mine = [tp for tp in tps if tp.topic in target.topics]
-        partitions = tuple(_partition(tp, reads[name].chain, handed_over[tp], ends[tp]) for tp in mine)
+        partitions = tuple(_partition(tp, reads[name].chain, group[tp], ends[tp]) for tp in mine)
         lag_s = _lag_s(names, partitions, now_ms)
         tables.append(_table(name, reads[name], partitions, units[name], lag_s))
     return MirrorStatus(owner, tuple(tables))
@@ -199,14 +195,7 @@ def _waiting(mirror: OpenMirror, untils: Mapping[str, Mapping[TopicPartition, in
     names = mirror.names
     by_reference = {(t.reference.namespace, t.reference.name): name for name, t in mirror.targets.items()}
     found: dict[str, set[str]] = {name: set() for name in mirror.targets}
-    for value in events_since_commit(names):
-        try:
-            event = decode(value)
-        except DamagedEvent:
-            continue
-        if event is None or event.group_id != names.group or not isinstance(event.payload, DataWritten):
-            continue
-        written = event.payload
+    for written in handed_over(names, whole=False):
         name = by_reference.get((written.table.namespace, written.table.name))
         if name is None or written.tag is None:
             continue
@@ -214,27 +203,6 @@ def _waiting(mirror: OpenMirror, untils: Mapping[str, Mapping[TopicPartition, in
         if written.tag.until > untils[name].get(tp, 0):
             found[name].add(written.tag.unit)
     return {name: len(units) for name, units in found.items()}
-
-
-def events_since_commit(names: Names) -> list[bytes]:
-    """The committed events from where the coordinators' group is to the end of the control topic."""
-    reader, group = names.reader(), names.offsets(names.control_group)
-    try:
-        logs = reader.logs()
-        at = group.committed([TopicPartition(names.topic, p) for p in logs])
-        positions = {}
-        for number, (first, end) in logs.items():
-            stored = at[TopicPartition(names.topic, number)]
-            positions[number] = stored if stored is not None and first <= stored <= end else first
-        reader.read_from(positions)
-        values, until = [], monotonic() + READ_S
-        while any(positions[p] < end for p, (_, end) in logs.items()) and monotonic() < until:
-            values += [value for _, _, value in reader.poll(0.2)]
-            positions = reader.positions(positions)
-        return values
-    finally:
-        reader.close()
-        group.close()
 
 
 def _lag_s(names: Names, partitions: Sequence[MirrorPartition], now_ms: int) -> float | None:

@@ -8,13 +8,16 @@ from chsink.statemachine.commit.rules import CommitHalt
 class Halted(Exception):
     """A person has to decide about tables; their names are separated by spaces.
 
-    ``detail`` depends on ``why``; ``topic`` is the control topic, ``table_property`` the wrong property, if one is.
+    ``detail`` depends on ``why``; ``topic`` is the control topic, ``table_property`` the wrong property, if one is, and
+    ``offsets`` what Kafka deleted, if it did.
     """
 
-    def __init__(self, table: str, why: CommitHalt, detail: str, *, topic: str, table_property: str) -> None:
+    def __init__(
+        self, table: str, why: CommitHalt, detail: str, *, topic: str, table_property: str, offsets: str = ""
+    ) -> None:
         super().__init__(table, why, detail)
         self.table, self.why, self.detail = table, why, detail
-        self.topic, self.table_property = topic, table_property
+        self.topic, self.table_property, self.offsets = topic, table_property, offsets
 
 
 class Stuck(Exception):

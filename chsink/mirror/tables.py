@@ -6,7 +6,7 @@ Rules:
 - Each file is listed in a manifest of the partition spec that it was written for.
 - The chain is in the snapshot's summary and, naming that snapshot, in a table property: written in one commit.
 - An error that is not a definite refusal makes a commit unknown: the caller reads the table again and checks its chain.
-  No file is deleted.
+  No data file is deleted.
 - Each attempt writes metadata files under names of its own: an earlier attempt, whose answer did not come, may still be
   applied, and its snapshot refers to what that attempt wrote.
 """
@@ -14,23 +14,27 @@ Rules:
 from __future__ import annotations
 
 import json
+import logging
+import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
+    RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
@@ -42,14 +46,28 @@ from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
 from chsink.statemachine.ranges import TopicPartition
 
+_log = logging.getLogger(__name__)
+
 COMMIT_ID = "kafka.connect.commit-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
+TOTAL, ADDED, DELETED = "total-records", "added-records", "deleted-records"
+"""Keys of Iceberg in a snapshot's summary."""
 QUESTIONS = 16
 """How many files are checked for existence in parallel: an object store answers in 10 to 50 ms."""
+_UNKNOWN_TYPE = re.compile("(?:Unsupported field type: '|Could not parse )(.+?)(?:'| into )")
+"""What pyiceberg says of a type that it does not know."""
 
 
 class CatalogFailed(Exception):
     """The catalog, or the storage of its tables, gave no usable answer."""
+
+
+class UnknownType(CatalogFailed):
+    """The table has a type that pyiceberg does not know."""
+
+    def __init__(self, table: str, kind: str) -> None:
+        super().__init__(f"{table}: pyiceberg does not know the type {kind}")
+        self.table, self.kind = table, kind
 
 
 class DamagedProperty(DamagedChain):
@@ -142,6 +160,8 @@ class MirrorTable:
         except NoSuchTableError:
             return None
         except Exception as error:  # any exception of the catalog's client
+            if unknown := _UNKNOWN_TYPE.search(str(error)):
+                raise UnknownType(self.identifier, unknown[1]) from error
             raise CatalogFailed(f"{self.identifier}: {said(error)}") from error
 
     def missing(self, read: TableRead, locations: Sequence[str]) -> frozenset[str]:
@@ -182,7 +202,7 @@ class MirrorTable:
     ) -> Committed:
         """Commit one snapshot with these files and this chain."""
         chain = replace(chain, commit_id=str(commit_id))
-        unnamed = replace(chain, snapshot_id=None, sequence=0)
+        unnamed = replace(chain, snapshot_id=None, sequence=0, rows=None)
         summary = {
             COMMIT_ID: str(commit_id),
             self.keys.offsets: json.dumps({str(p): offset for p, offset in sorted(chain.control.items())}),
@@ -195,7 +215,8 @@ class MirrorTable:
         except Exception as error:  # manifests could not be written: the catalog was offered nothing
             return Committed(Outcome.REFUSED, reason=said(error))
         (snapshot,) = (update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate))
-        named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=snapshot.sequence_number or 0)
+        sequence, rows = snapshot.sequence_number or 0, _counted(snapshot)[TOTAL]
+        named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=sequence, rows=rows)
         kept = [n for n, tp in self.keys.origins(read.table.metadata.properties).items() if tp in chain.links]
         updates = (*updates, self._property(named), *([RemovePropertiesUpdate(removals=kept)] if kept else []))
         done = self._commit(read, updates)
@@ -217,6 +238,11 @@ class MirrorTable:
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
 
+    def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
+        """Remove these snapshots, if all branches and tags are still where they were."""
+        refs = {name: ref.snapshot_id for name, ref in read.table.metadata.refs.items()}
+        return self._commit(read, (RemoveSnapshotsUpdate(snapshot_ids=list(snapshots)),), refs)  # type: ignore[call-arg] # by name
+
     def _property(self, chain: Chain) -> TableUpdate:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
 
@@ -230,19 +256,32 @@ class MirrorTable:
         updates, _ = producer._commit()
         return updates
 
-    def _commit(self, read: TableRead, updates: tuple[TableUpdate, ...]) -> Committed:
-        metadata = read.table.metadata
+    def _commit(
+        self, read: TableRead, updates: tuple[TableUpdate, ...], refs: Mapping[str, int] = MappingProxyType({})
+    ) -> Committed:
+        """Require the head that was read, and that other branches and tags are still there."""
+        table, heads = read.table, {**refs, MAIN_BRANCH: read.view.head}
         required: tuple[TableRequirement, ...] = (
-            AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=read.view.head),  # type: ignore[call-arg] # by name
+            AssertTableUUID(uuid=table.metadata.table_uuid),
+            *(AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in heads.items()),  # type: ignore[call-arg] # by name
         )
         try:
-            self.catalog.commit_table(read.table, required, updates)
+            done = self.catalog.commit_table(table, required, updates)
         except CommitFailedException as error:
             return Committed(Outcome.REFUSED, reason=str(error))
         except Exception as error:  # the answer was lost, or the catalog went away
             return Committed(Outcome.UNKNOWN, reason=said(error))
+        self._tidy(table, done)
         return Committed(Outcome.APPLIED)
+
+    def _tidy(self, before: Table, after: CommitTableResponse) -> None:
+        """Delete the metadata files that the table no longer lists, if ``write.metadata.delete-after-commit.enabled``.
+        pyiceberg does so in its own commit only.
+        """
+        try:
+            self.catalog._delete_old_metadata(before.io, before.metadata, after.metadata)
+        except Exception as error:  # the commit was applied all the same
+            _log.warning("old metadata files of table %s remain: %s", self.identifier, said(error))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -258,12 +297,14 @@ class MirrorTable:
         metadata = table.metadata
         text = metadata.properties.get(self.keys.chain)
         stored = None if text is None else decode(text)
-        lineage, parent = self._lineage(table)
+        lineage, parent, oldest = self._lineage(table)
         # some clients keep the id of an expired parent, pyiceberg forgets it: then the named snapshot is gone too
         named = None if stored is None else stored.snapshot_id
         specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
-        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, self._origins(metadata.properties))
+        before = None if oldest is None else _rows_before(oldest)
+        origins = self._origins(metadata.properties)
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before)
 
     def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:
         found = {}
@@ -275,20 +316,34 @@ class MirrorTable:
                 raise DamagedProperty(name, f"damaged origin of {tp} ({type(error).__name__}: {error})") from error
         return found
 
-    def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None]:
+    def _lineage(self, table: Table) -> tuple[tuple[Snapshot, ...], int | None, Any]:
         """The head and its ancestors down to the newest own snapshot: older ones change nothing.  Also the id of the
-        next parent, if its snapshot is gone.
+        next parent, if its snapshot is gone, and the last snapshot as pyiceberg has it.
         """
         found: list[Snapshot] = []
         at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
-        parent = None
+        parent = oldest = None
         while at is not None:
+            oldest = at
             text = (at.summary.additional_properties if at.summary else {}).get(self.keys.chain)
-            chain = None if text is None else decode(text)
+            chain = None if text is None else replace(decode(text), rows=_counted(at)[TOTAL])
             found.append(Snapshot(at.snapshot_id, at.sequence_number or 0, chain))
             parent = None if chain is not None else at.parent_snapshot_id
             at = None if parent is None else table.metadata.snapshot_by_id(parent)
-        return tuple(found), parent
+        return tuple(found), parent, oldest
+
+
+def _counted(snapshot: Any) -> dict[str, int | None]:
+    """What a snapshot's summary says of rows, None where it does not."""
+    said = snapshot.summary.additional_properties if snapshot.summary else {}
+    return {name: int(said[name]) if str(said.get(name)).isdecimal() else None for name in (TOTAL, ADDED, DELETED)}
+
+
+def _rows_before(snapshot: Any) -> int | None:
+    """How many rows the table had before a snapshot."""
+    counted = _counted(snapshot)
+    total = counted[TOTAL]
+    return None if total is None else total - (counted[ADDED] or 0) + (counted[DELETED] or 0)
 
 
 def said(error: Exception) -> str:

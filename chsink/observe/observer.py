@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Literal
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from chsink.batch.model import Ack, PlannedBatch, total
-from chsink.errors import HaltError
+from chsink.errors import ChsinkError, HaltError
 from chsink.observe.metrics import Metrics
 from chsink.observe.skipped import SkipReport
 from chsink.observe.unknown_fields import UnknownFields
@@ -36,6 +37,17 @@ _DONE: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The newest batch that is done: when (ms since 1970), and the seconds of each of its phases, all rounds added."""
+
+    batch_id: int
+    at_ms: int
+    offsets: int
+    rows: int
+    phases: Mapping[str, float]
+
+
 class JobObserver:
     """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
 
@@ -54,6 +66,11 @@ class JobObserver:
         self._unknown = UnknownFields(metrics, log)
         self._times: dict[str, float] = {}
         self._landed: Counter[str] = Counter(rows=0)
+        self._batch_times: dict[str, float] = {}
+        self._batch_rows = 0
+        self.last_batch: LastBatch | None = None
+        self.end: ChsinkError | None = None
+        """What ended ClickHouse's side of the job, once it has ended."""
         self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -64,7 +81,9 @@ class JobObserver:
         began = perf_counter()
         with self.metrics.phase(name):
             yield
-        self._times[name] = self._times.get(name, 0.0) + perf_counter() - began
+        seconds = perf_counter() - began
+        self._times[name] = self._times.get(name, 0.0) + seconds
+        self._batch_times[name] = self._batch_times.get(name, 0.0) + seconds
 
     def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
@@ -98,6 +117,7 @@ class JobObserver:
         odd = {"skipped": sums.skipped, "dead_letters": sums.dead_letters, "retries": sums.retries}
         said = {"rows": sums.rows, "inserts": sums.inserts, **{k: v for k, v in odd.items() if v}}
         self._landed.update(said)
+        self._batch_rows += sums.rows
         self.log.info("landed", **_named(by_table), **said, **phases)
         if self._bar and self._task is not None:
             self._bar.advance(self._task, sums.records)
@@ -115,6 +135,10 @@ class JobObserver:
     def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]) -> None:
         """A batch is done in all tables of its topics; ``ends`` are Kafka's log ends."""
         self.metrics.batches.labels(self.metrics.sink).inc()
+        offsets = sum(r.length for r in batch.ranges.values())
+        now_ms, times = self._clock.now_ms(), {name: round(s, 3) for name, s in self._batch_times.items()}
+        self.last_batch = LastBatch(batch.batch_id, now_ms, offsets, self._batch_rows, times)
+        self._begin_batch()
         recorded = {tp: r.end for tp, r in batch.ranges.items()}
         tables: dict[str, list[str]] = {}
         for topic, table in routes:
@@ -130,8 +154,13 @@ class JobObserver:
 
     def failed(self, error: BaseException) -> None:
         """A batch raised; halts are counted."""
+        self._begin_batch()
         if isinstance(error, HaltError):
             self.metrics.halts.labels(self.metrics.sink).inc()
+
+    def _begin_batch(self) -> None:
+        self._batch_times.clear()
+        self._batch_rows = 0
 
     def ended(self, signal: str) -> None:
         """The job ended without an error, because of a ``signal``, or "" because it read what the topics held."""

@@ -26,6 +26,7 @@ from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
 from chsink.spark.sink import Sink
 from chsink.spark.stop import StopSignals, end_between_batches
+from chsink.ui.beside import page_beside
 
 POLL_S = 1
 LAST_WRITE_S = 10
@@ -42,6 +43,7 @@ def run(config: Config, spark: SparkSession) -> None:
     with (
         closing(Sink(config)) as sink,
         served(sink.metrics.registry, observe.metrics_host, observe.metrics_port, sink.log),
+        page_beside(config, sink.observer, sink.log),
     ):
         signal = _run_both(config, spark, sink) if config.mirror.enabled else _run_alone(spark, sink)
     sink.observer.ended(signal)
@@ -74,6 +76,7 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> str:
             failure = error
             if isinstance(error, UnavailableError | FencedError):
                 mirror.end()
+        sink.observer.end = failure
         if failure is not None:
             log_end(sink.log, "ClickHouse's side", failure, mirror="stops" if mirror.ending else "goes on")
         mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")

@@ -100,7 +100,14 @@ class MirrorRun:
         self._query: StreamingQuery | None = None
         self._left = False
         self._skipped = SkipReport(log, SystemClock())
-        self._coordination = Coordination(self._mirror, self._reread, SystemClock(), log, after_round=self._measure)
+        self._coordination = Coordination(
+            self._mirror,
+            self._reread,
+            SystemClock(),
+            log,
+            after_round=self._measure,
+            under_way=lambda: self._lander.under_way,
+        )
         self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over, renewed=self._mirror.renewed)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(), lambda _: None, lambda: config.mirror.topics, log, failed=lambda _: None

@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, None when unknown; ``skipped``
-    and ``dead_letters`` count the records of this incarnation without a row, ``unknown_fields`` by name the sampled
-    records that have a field without a column.
+    """One topic-partition.  ``age_s``: since BEFORE was written; ``lag`` counts offsets, ``lag_s`` is the age of the
+    oldest record among them, both None when unknown; ``skipped`` and ``dead_letters`` count the records of this
+    incarnation without a row, ``unknown_fields`` by name the sampled records that have a field without a column.
     """
 
     topic: str
@@ -22,6 +22,7 @@ class PartitionStatus:
     end: int
     age_s: float | None
     lag: int | None
+    lag_s: float | None
     skipped: int
     dead_letters: int
     epoch: int
@@ -35,10 +36,20 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class NextHalt:
+    """Why the next start, or the next batch, would halt."""
+
+    id: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStatus:
     """One sink.  ``owner`` is the driver that claimed it last (driver, epoch, since); it need not run.
 
-    ``lag_unknown`` says why there is no ``lag``, None where there is.
+    ``lag_unknown`` says why there is no ``lag``, None where there is.  ``halts`` are those that the recorded state and
+    Kafka imply; a start may find others, in the tables.
     """
 
     sink: str
@@ -49,6 +60,7 @@ class SinkStatus:
     lag_unknown: str | None
     skipped: int
     dead_letters: int
+    halts: tuple[NextHalt, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For a program: what ``chsink status --json`` prints."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
+
+from confluent_kafka import KafkaException
 
 from chsink.batch.ledger import read_sink
 from chsink.config import Config
 from chsink.connect import Services, connected
-from chsink.errors import PreflightError, UnavailableError
+from chsink.errors import ChsinkError, PreflightError, UnavailableError
+from chsink.kafka.ages import first_times
 from chsink.observe.logs import configure
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.status.ahead import KafkaFacts, Log, halts_ahead
 from chsink.status.model import PartitionStatus, SinkStatus
 
-Log = tuple[int, int]
-"""First offset and next offset of a partition's log."""
+AGES_S: Final = 3.0
+"""Seconds that reading the oldest record of each partition that is behind may take."""
 
 
 def read_status(config: Config) -> SinkStatus:
@@ -25,31 +30,58 @@ def read_status(config: Config) -> SinkStatus:
     """
     configure(config.observe.log_format, "error")
     with connected(config) as services:
-        return _read(services)
+        return StatusReader(services).read()
 
 
-def _read(services: Services) -> SinkStatus:
-    config = services.config
-    owner, records = read_sink(services.store, config.sink.name)
-    logs, away = _logs(services, {k.topic_partition for k in records})
-    now_ms, starting = services.clock.now_ms(), config.kafka.starting_offsets
-    partitions = tuple(
-        _partition(key, record, _lag(record, logs.get(key.topic_partition), starting), now_ms)
-        for key, record in sorted(records.items())
-    )
-    return SinkStatus(
-        config.sink.name,
-        None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": _time(owner.claimed_at)},
-        partitions,
-        sum(p.in_doubt for p in partitions),
-        None if away else sum(p.lag or 0 for p in partitions) + _unrecorded(logs, records, starting),
-        away,
-        sum(p.skipped for p in partitions),
-        sum(p.dead_letters for p in partitions),
-    )
+@dataclass
+class StatusReader:
+    """Reads the status again and again, with the same connections.  What it knows of old records is not read again."""
+
+    services: Services
+    _times: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
+
+    def read(self) -> SinkStatus:
+        """As :func:`read_status`."""
+        services = self.services
+        config = services.config
+        owner, records = read_sink(services.store, config.sink.name)
+        kafka = _ask(services, {k.topic_partition for k in records})
+        starting, now_ms = services.config.kafka.starting_offsets, services.clock.now_ms()
+        lags = {k: _lag(r, kafka.logs.get(k.topic_partition), starting) for k, r in records.items()}
+        ages = self._ages({k: _next(records[k], kafka.logs[k.topic_partition]) for k, lag in lags.items() if lag})
+        partitions = tuple(_partition(k, r, lags[k], ages.get(k), now_ms) for k, r in sorted(records.items()))
+        unrecorded = _unrecorded(kafka.logs, records, starting)
+        return SinkStatus(
+            config.sink.name,
+            None if owner is None else {"driver": owner.driver, "epoch": owner.epoch, "since": _time(owner.claimed_at)},
+            partitions,
+            sum(p.in_doubt for p in partitions),
+            None if kafka.away else sum(p.lag or 0 for p in partitions) + unrecorded,
+            kafka.away,
+            sum(p.skipped for p in partitions),
+            sum(p.dead_letters for p in partitions),
+            halts_ahead(services.config, services.clickhouse.routes, records, kafka),
+        )
+
+    def _ages(self, behind: Mapping[StateKey, int]) -> dict[StateKey, int]:
+        """The timestamp in ms of the record at each of these offsets, as far as Kafka gives it."""
+        wanted = {(key.topic_partition, offset) for key, offset in behind.items()}
+        self._times = {known: ms for known, ms in self._times.items() if known in wanted}
+        first: dict[TopicPartition, int] = {}
+        for tp, offset in wanted - self._times.keys():  # two tables of a topic may be at two offsets: the first one now
+            first[tp] = min(offset, first.get(tp, offset))
+        if first:
+            kafka, group = self.services.config.kafka, f"chsink-{self.services.config.sink.name}/status"
+            try:
+                found = first_times(kafka.client_options(), group, first, AGES_S)
+            except KafkaException:  # it may be read only: the age stays unknown
+                found = {}
+            self._times.update({(tp, first[tp]): ms for tp, ms in found.items()})
+        ages = {key: self._times.get((key.topic_partition, offset)) for key, offset in behind.items()}
+        return {key: ms for key, ms in ages.items() if ms is not None}
 
 
-def _partition(key: StateKey, record: StateRecord, lag: int | None, now_ms: int) -> PartitionStatus:
+def _partition(key: StateKey, record: StateRecord, lag: int | None, oldest: int | None, now_ms: int) -> PartitionStatus:
     return PartitionStatus(
         key.topic,
         key.partition,
@@ -59,12 +91,19 @@ def _partition(key: StateKey, record: StateRecord, lag: int | None, now_ms: int)
         record.end,
         round((now_ms - record.seen.before_at) / 1000, 1) if record.seen.before_at else None,
         lag,
+        _age(lag, oldest, now_ms),
         record.tally.skipped,
         record.tally.dead_letters,
         record.epoch,
         record.life.incarnation,
         dict(record.tally.unknown),
     )
+
+
+def _age(lag: int | None, oldest: int | None, now_ms: int) -> float | None:
+    if lag == 0:
+        return 0.0
+    return None if oldest is None else round(max(0, now_ms - oldest) / 1000, 1)
 
 
 def _lag(record: StateRecord, log: Log | None, starting: str) -> int | None:
@@ -77,6 +116,11 @@ def _lag(record: StateRecord, log: Log | None, starting: str) -> int | None:
     return end - start if record.life.late or starting == "earliest" else None
 
 
+def _next(record: StateRecord, log: Log) -> int:
+    """The first offset that is to be read."""
+    return log[0] if record.phase is Phase.EMPTY else max(log[0], record.end)
+
+
 def _unrecorded(logs: Mapping[TopicPartition, Log], records: Iterable[StateKey], starting: str) -> int:
     """Offsets of the job's partitions that the sink never saw: all that Kafka holds, unless it starts at ``latest``."""
     recorded = {k.topic_partition for k in records}
@@ -85,18 +129,23 @@ def _unrecorded(logs: Mapping[TopicPartition, Log], records: Iterable[StateKey],
     return sum(logs[tp][1] - logs[tp][0] for tp in to_read if tp not in recorded)
 
 
-def _logs(services: Services, recorded: Collection[TopicPartition]) -> tuple[dict[TopicPartition, Log], str | None]:
-    """First and next offset of the job's and the recorded partitions that Kafka has, or why it does not answer."""
+def _ask(services: Services, recorded: Collection[TopicPartition]) -> KafkaFacts:
+    """About the topics of the job, and those that are recorded."""
+    missing: dict[str, ChsinkError] = {}
     existing: set[TopicPartition] = set()
     try:
         services.take_up_topics()
+        kafka = services.kafka
         for topic in sorted({*services.config.topics, *(tp.topic for tp in recorded)}):
-            with suppress(PreflightError):  # a topic that was deleted
-                existing.update(services.kafka.partitions([topic]))
-        starts, ends = services.kafka.log_starts(existing), services.kafka.log_ends(existing)
-        return {tp: (starts[tp], ends[tp]) for tp in existing}, None
+            try:
+                existing.update(kafka.partitions([topic]))
+            except PreflightError as error:  # a topic that was deleted
+                missing[topic] = error
+        starts, ends = kafka.log_starts(existing), kafka.log_ends(existing)
+        ids = kafka.topic_ids({tp.topic for tp in existing})
     except UnavailableError as error:
-        return {}, error.message
+        return KafkaFacts(away=error.message)
+    return KafkaFacts({tp: (starts[tp], ends[tp]) for tp in existing}, ids, missing)
 
 
 def _time(ms: int) -> str:

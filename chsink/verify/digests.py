@@ -22,6 +22,7 @@ from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
 from chsink.decode import INSERT_SETTINGS, Column
+from chsink.decode.insert import TEXTS_STAY, from_text, with_text
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -97,10 +98,12 @@ class Digester:
         names = [f"c{at}" for at in range(len(self.columns))]
         rows = pa.array(np.arange(batch.num_rows), pa.int64())
         body = pa.RecordBatch.from_arrays([rows, *(batch.column(c.name) for c in self.columns)], names=[AT, *names])
-        types = ", ".join(f"{name} {column.type}" for name, column in zip(names, self.columns, strict=True))
+        types = ", ".join(f"{name} {with_text(column.type)}" for name, column in zip(names, self.columns, strict=True))
         attached = ExternalTable(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
-        sql = f"SELECT {AT}, {self._hashed(names, groups)} FROM {ATTACHED} FORMAT RowBinary"
-        answer = self.send(client, sql, {}, {**_WHOLE, **INSERT_SETTINGS, **self._types_allowed()}, attached)
+        values = [from_text(name, column.type) for name, column in zip(names, self.columns, strict=True)]
+        sql = f"SELECT {AT}, {self._hashed(values, groups)} FROM {ATTACHED} FORMAT RowBinary"
+        settings = {**_WHOLE, **INSERT_SETTINGS, **TEXTS_STAY, **self._types_allowed()}
+        answer = self.send(client, sql, {}, settings, attached)
         at, digests = _read(answer, len(groups))
         assert len(at) == batch.num_rows, "every row comes back"
         order = np.argsort(at)

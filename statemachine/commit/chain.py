@@ -10,6 +10,10 @@ the same head.  It may arrive late, and store a chain without a topic-partition 
 also stored by itself, until a snapshot's chain has it, and a topic-partition that the chain lacks begins at its origin.
 That loses nothing: a stale commit can only overwrite entries that have no files.
 
+A table that was rolled back, compacted, and whose older snapshots expired looks like one that was compacted and whose
+older snapshots expired, but for its rows.  So the chain has the number of rows that the table had with the snapshot
+that it names.
+
 ``CHAIN`` decides whether the summary or the property is right.  The *lineage* is the table's head with its ancestors,
 newest first.  A snapshot is *own* when its summary holds a chain of this mirror.
 """
@@ -58,7 +62,8 @@ class Chain:
 
     ``control`` is, per partition of the control topic with id ``control_id``, the next event that this table has not
     used: a place to start reading, never a reason to skip.  ``snapshot_id`` and ``sequence`` name the newest own
-    snapshot, None and 0 when there is none.  ``commit_id`` is the commit that stored it.
+    snapshot, None and 0 when there is none.  ``rows``: how many rows the table had with it, None if that is not known.
+    ``commit_id`` is the commit that stored it.
     """
 
     links: Links = field(default_factory=lambda: MappingProxyType({}))
@@ -67,6 +72,7 @@ class Chain:
     commit_id: str = ""
     snapshot_id: int | None = None
     sequence: int = 0
+    rows: int | None = None
 
 
 def with_origin(chain: Chain, tp: TopicPartition, topic_id: str, origin: int) -> Chain:
@@ -99,6 +105,8 @@ class TableView:
     cut: bool = False
     stored: Chain | None = None
     origins: Links = field(default_factory=lambda: MappingProxyType({}))
+    rows_before: int | None = None
+    """How many rows the table had before the oldest snapshot of ``lineage``, None if that is not known."""
 
     @property
     def head(self) -> int | None:
@@ -129,6 +137,12 @@ def _expired(view: TableView) -> bool:
     sequence = view.stored.sequence
     # the newest snapshot never expires: a table without any is not the one that the property describes
     return view.cut and bool(view.lineage) and all(snapshot.sequence > sequence for snapshot in view.lineage)
+
+
+def _rows_gone(view: TableView) -> bool:
+    assert view.stored is not None
+    before, then = view.rows_before, view.stored.rows
+    return before is not None and then is not None and before < then and _expired(view)
 
 
 def _same(view: TableView) -> bool:
@@ -164,6 +178,13 @@ CHAIN: tuple[Rule[TableView, ChainSource], ...] = (
         _own_is_newer,
         CommitHalt.CHAIN_DAMAGED,
         "halt: somebody set the property back",
+    ),
+    Rule(
+        "ROWS_GONE",
+        "as in the next rule, but the table had fewer rows before its oldest snapshot than with the property's",
+        _rows_gone,
+        CommitHalt.ROWS_GONE,
+        "halt: the table was rolled back, or somebody deleted rows, before the snapshots expired",
     ),
     Rule(
         "EXPIRED",
@@ -234,6 +255,7 @@ def encode(chain: Chain) -> str:
         "commit": chain.commit_id,
         "snapshot": chain.snapshot_id,
         "sequence": chain.sequence,
+        "rows": chain.rows,
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -258,6 +280,7 @@ def decode(text: str) -> Chain:
             document["commit"],
             document["snapshot"],
             document["sequence"],
+            document["rows"],
         )
     except DamagedChain:
         raise

@@ -105,13 +105,14 @@ def hand_over(planned: OffsetRange, committed: int | None) -> HandOver:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What group and tables know of one topic-partition.  ``links`` holds one entry for each table of its routes.
-    ``rows``: a table that does not know it holds rows of it.
+    ``rows``: a table that does not know it holds rows of it.  ``log_start``: the first offset that Kafka still holds.
     """
 
     topic_id: str
     committed: int | None
     links: tuple[Link | None, ...]
     rows: bool = False
+    log_start: int = 0
 
     @property
     def known(self) -> tuple[Link, ...]:
@@ -121,6 +122,11 @@ class Standing:
     def floor(self) -> int:
         """The largest ``until`` of the tables."""
         return max((link.until for link in self.known), default=0)
+
+    @property
+    def reached(self) -> int:
+        """The offset up to which its records were handed over."""
+        return max(self.committed or 0, self.floor)
 
 
 class Begin(StrEnum):
@@ -153,6 +159,13 @@ START: tuple[Rule[Standing, Begin], ...] = (
         lambda x: x.committed is None and not x.known,
         Begin.ORIGIN,
         "store the starting offset in every table, then in the group",
+    ),
+    Rule(
+        "RECORDS_GONE",
+        "the log starts above the group's offset and every table's `until`",
+        lambda x: x.log_start > x.reached,
+        CommitHalt.RECORDS_GONE,
+        "halt: Kafka deleted the offsets between them before they were handed over",
     ),
     Rule(
         "HALF_FRESH",
@@ -190,12 +203,18 @@ class Beginning:
 
 
 def begin(
-    topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int, *, rows: bool = False
+    topic_id: str,
+    committed: int | None,
+    links: Iterable[Link | None],
+    starting: int,
+    *,
+    rows: bool = False,
+    log_start: int = 0,
 ) -> Beginning:
-    """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; ``rows``: a
-    table that does not know it holds rows of it.
+    """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; the rest is
+    as in :class:`Standing`.
     """
-    standing = Standing(topic_id, committed, tuple(links), rows)
+    standing = Standing(topic_id, committed, tuple(links), rows, log_start)
     rule = first(START, standing)
     match rule.verdict:
         case CommitHalt() as halt:

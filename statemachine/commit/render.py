@@ -21,7 +21,10 @@ END = "<!-- end of commit tables -->\n"
 _SECTIONS: tuple[tuple[str, str, tuple[Rule[Any, Any], ...]], ...] = (
     (
         "Where a topic-partition starts",
-        "Checked when a driver starts, and for each topic-partition that appears later, before any worker reads it.",
+        (
+            "Checked when a driver starts, and for each topic-partition that appears later, before any worker reads "
+            "it. A round checks one again if its log starts above the group's offset and no worker hands it over."
+        ),
         START,
     ),
     (

@@ -107,7 +107,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
 
 def _named(chain: Chain, own: Snapshot | None) -> Chain:
     """The chain, naming the table's newest own snapshot."""
-    return replace(chain, snapshot_id=own.snapshot_id if own else None, sequence=own.sequence if own else 0)
+    return replace(chain, snapshot_id=own.snapshot_id if own else None, sequence=own.sequence if own else 0, rows=None)
 
 
 def _other(link: Link | None, log: Log) -> bool:

@@ -15,6 +15,8 @@ NOT_HERE = {
     "unit NO_LINK": "no table loses its property and all of its snapshots here",
     "start TABLE_UNKNOWN": "the same",
     "start ROWS_FOUND": "the same",
+    "start RECORDS_GONE": "Kafka deletes nothing here",
+    "chain ROWS_GONE": "nobody counts rows here",
     "chain PROPERTY_OLD": "nobody writes the property but the mirror here",
     "hand over DONE": "plans begin at the group's offset, or below it where something is left",
 }

@@ -27,6 +27,7 @@ OUTCOMES = [
             "MIRROR_OWNED_BY_ANOTHER",
             "MIRROR_RECORDS_GONE",
             "MIRROR_ROLLED_BACK",
+            "MIRROR_ROWS_GONE",
             "MIRROR_TABLE_RECREATED",
             "MIRROR_TOPIC_RECREATED",
             "SparkDied",

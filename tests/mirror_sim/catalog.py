@@ -50,7 +50,8 @@ class Snap:
     @property
     def summary(self) -> Any:
         """As pyiceberg has it."""
-        return SimpleNamespace(additional_properties=self.properties)
+        counts = {"total-records": str(len(self.held)), "added-records": str(len(self.added))}
+        return SimpleNamespace(additional_properties={**self.properties, **counts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ class Metadata:
     def schema(self) -> Schema:
         """As pyiceberg has it: one column that the mirror can write."""
         return Schema(NestedField(1, "uid", LongType()))
+
+    def name_mapping(self) -> None:
+        """As pyiceberg has it; the names of columns do not count here."""
 
     def snapshot_by_id(self, number: int) -> Snap | None:
         """As pyiceberg has it."""
@@ -248,6 +252,9 @@ class SimMirrorTable(MirrorTable):
             uid for uid in read.table.metadata.held if catalog.place(uid)[:2] in {(topic, p) for p in partitions}
         )
         return str(uids[0]) if uids else ""
+
+    def _tidy(self, before: Any, after: Any) -> None:
+        """Metadata files are not simulated."""
 
     def _exists(self, table: Any, location: str) -> bool:
         return location in cast("SimCatalog", self.catalog).files

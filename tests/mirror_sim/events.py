@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from chsink.statemachine.commit.chain import decode
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP
 from tests.mirror_sim.job import KEYS, every_partition
@@ -175,6 +176,17 @@ def _delete_files(world: World) -> None:
 @event("rolled back", 0.03)
 def _roll_back(world: World) -> None:
     if world.catalog.roll_back(_table(world)):
+        world.reasons.add("rolled back")
+
+
+@event("rolled back and expired", 0.02)
+def _roll_back_and_expire(world: World) -> None:
+    """With a compaction between: what is left is newer than all that the mirror knows.  Not where nobody has counted."""
+    name, forget = _table(world), world.hub.random.random() < 0.5
+    text = world.catalog.tables[name].properties.get(KEYS.chain)
+    if text is not None and decode(text).rows is not None and world.catalog.roll_back(name):
+        world.catalog.foreign_append(name)
+        world.catalog.expire(name, forget=forget)
         world.reasons.add("rolled back")
 
 

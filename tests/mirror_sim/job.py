@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -62,7 +62,7 @@ def start_driver(world: World, group: Group) -> None:
         def reread(hole: Hole) -> None:
             lander.reread(hole)
 
-        coordination = _coordination(world, reread)
+        coordination = _coordination(world, reread, lambda: lander.under_way)
         lander = open_lander(world, coordination)
         coordination.start()
         runner = Runner(world, lander.landing().tasks)
@@ -90,7 +90,9 @@ def _guarded(world: World, group: Group, body: Callable[[], None]) -> Callable[[
     return run
 
 
-def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
+def _coordination(
+    world: World, reread: Callable[[Hole], None], under_way: Callable[[], Collection[TopicPartition]]
+) -> Coordination:
     targets = {
         name: Target(
             SimMirrorTable(cast("Any", world.catalog), name, KEYS),
@@ -101,7 +103,8 @@ def _coordination(world: World, reread: Callable[[Hole], None]) -> Coordination:
     }
     names = names_of(world.broker)
     mirror = OpenMirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
-    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=lambda: OneActor(world.hub))
+    pool = partial(OneActor, world.hub)
+    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
     vars(made)["_wake"] = _Wake(world.hub)
     return made
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile
 
 from chsink.mirror import control
 from chsink.mirror.control import ControlUnanswered
@@ -15,7 +17,9 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.broker import GROUP, Broker, names_of
 from tests.mirror_sim.campaign import RUNS
+from tests.mirror_sim.spark import SimFiles
 from tests.mirror_sim.world import World
+from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Group, Hub
 
 
@@ -134,6 +138,51 @@ def test_a_group_that_is_set_back_below_what_kafka_deleted_halts_nothing() -> No
     world = quiet(1, happens)
     assert world.over is None and oracle.at_rest(world) == "" and world.starts == 2
     assert world.hub.counts["outcome MIRROR_NOT_HANDED_OVER"] == 1
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_records_that_kafka_deletes_before_a_checkpoint_that_begins_behind_them_halt(
+    monkeypatch: pytest.MonkeyPatch, *, running: bool
+) -> None:
+    """⚑ Seed 512000104: no plan had them, nothing more came to the partition, and nobody said that they were lost."""
+
+    def happens(world: World) -> None:
+        tp = world.kafka.all()[0]
+        world.kill(world.drivers[0])
+        world.kafka.append(tp, 1)
+        world.checkpoint = Checkpoint()
+        ends = {tp: world.kafka.log(tp).end for tp in world.kafka.all()}
+        by_topic = {t: {str(tp.partition): at for tp, at in ends.items() if tp.topic == t} for t in world.routes}
+        monkeypatch.setattr(world, "starting", lambda: json.dumps(by_topic))
+        if running:
+            steps(world, 2_000)
+            assert world.over is None and world.drivers
+        world.kafka.expire(tp, ends[tp], lossy=True)
+        world.reasons.add("records lost")
+
+    assert quiet(1, happens).over == "MIRROR_RECORDS_GONE"
+
+
+def test_records_that_kafka_deletes_after_a_worker_has_read_them_land(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ A round that began meanwhile would have fenced the worker: its records would have been lost for good."""
+    close, deleted = SimFiles.close, list[int]()
+
+    def slowly(files: SimFiles) -> list[DataFile]:
+        world = files.world
+        tp = world.kafka.all()[0]
+        if world.reasons and not deleted:
+            deleted.append(world.kafka.log(tp).end)
+            world.kafka.expire(tp, deleted[0], lossy=True)
+            world.hub.sleep(3 * world.pace.interval_ms / 1000)
+        return close(files)
+
+    def happens(world: World) -> None:
+        monkeypatch.setattr(SimFiles, "close", slowly)
+        world.reasons.add("records lost")
+        world.kafka.append(world.kafka.all()[0], 3)
+
+    world = quiet(1, happens)
+    assert deleted and world.over is None and oracle.at_rest(world) == "" and world.starts == 1
 
 
 def test_a_table_that_lost_its_chain_and_the_group_halts() -> None:

@@ -39,6 +39,7 @@ FAILPOINT_RATE = 0.05
 JUSTIFIED = {
     "MIRROR_ROLLED_BACK": {"rolled back"},
     "MIRROR_ROWS_FOUND": {"chain lost"},
+    "MIRROR_ROWS_GONE": {"rolled back"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
     "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},

@@ -80,8 +80,8 @@ DEFECTS = (
         (
             becomes(
                 "chsink.clickhouse.writer.ShardWriter.insert",
-                "{**A, **B, **C, 'insert_deduplication_token': D}",
-                "{**A, **B, **C, 'insert_deduplication_token': __import__('uuid').uuid4().hex}",
+                "{**A, **B, **C, **E, 'insert_deduplication_token': D}",
+                "{**A, **B, **C, **E, 'insert_deduplication_token': __import__('uuid').uuid4().hex}",
             ),
         ),
         "at_most_once",

@@ -12,6 +12,7 @@ from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.dlq.letters import create_table
 from chsink.errors import HaltError, UnavailableError
 from tests.chaos.letters import Letters, fits, send_bad
+from tests.integration.client.test_json_inserts import test_sent_again_it_is_kept_once_also_in_views
 from tests.integration.client.test_probe import (
     held,
     land,
@@ -51,6 +52,7 @@ __all__ = [
     "test_rows_that_a_person_deleted_are_missed",
     "test_rows_that_a_stopped_delete_removed_are_missed",
     "test_rows_that_were_detached_and_attached_are_not_landed_twice_unnoticed",
+    "test_sent_again_it_is_kept_once_also_in_views",
     "test_what_the_table_has_is_sent_again_to_feed_its_view",
     "test_without_a_view_a_complete_piece_is_done",
 ]

@@ -1,11 +1,11 @@
-"""Which JSON texts fit which flat Iceberg type, and the values that are read back.  The tests send them; the table in
+"""Which JSON texts fit which Iceberg type, and the values that are read back.  The tests send them; the table in
 docs/types.md is drawn from them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -22,8 +22,12 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
+    NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -236,6 +240,160 @@ CASES = [
         ['"AAECAw"', '"_w=="', '"/x=="', '"te xt"', "7", "[1]"],
     ),
 ]
+
+_REQUIRED = StructType(NestedField(101, "a", LongType(), required=True), NestedField(102, "b", StringType()))
+_DEEP = StructType(
+    NestedField(
+        120, "in", StructType(NestedField(121, "a", UUIDType(), required=True), NestedField(122, "t", TimeType()))
+    ),
+    NestedField(123, "all", MapType(124, LongType(), 125, ListType(126, TimestampType(), element_required=False))),
+)
+_WHOLE: dict[str, Any] = {"in": {"a": ID, "t": None}, "all": [(7, [at(2026, 1, 31), None]), (8, [])]}
+NESTED = [
+    Case(
+        _REQUIRED,
+        "struct",
+        [
+            ('{"a": 1}', {"a": 1, "b": None}),
+            ('{"b": "x", "a": 1, "c": true}', {"a": 1, "b": "x"}),
+            ('{"a": "7", "b": [1,  2], "c": 1, "c": 2}', {"a": 7, "b": "[1,  2]"}),
+        ],
+        [
+            *("{}", '{"b": "x"}', '{"a": null}', '{"a": 1, "a": 2}', '{"a": 1.5}', '[1, "x"]', '"x"', "1"),
+            '{"a": 1, "b": "\\ud800"}',
+        ],
+    ),
+    Case(
+        ListType(103, IntegerType(), element_required=True),
+        "list",
+        [("[1, 2]", [1, 2]), ("[]", []), ('["7", 7.0]', [7, 7])],
+        ["[1, 2.5]", "[null]", "1", '{"0": 1}', "[[1]]", "[2147483648]"],
+    ),
+    Case(
+        MapType(104, DateType(), 105, LongType(), value_required=True),
+        "map",
+        [
+            ('{"2026-01-31": 1}', [(date(2026, 1, 31), 1)]),
+            ("{}", []),
+            ('{"2026-01-31": 1, "2026-01-30": 1}', [(date(2026, 1, 31), 1), (date(2026, 1, 30), 1)]),
+        ],
+        [
+            *('{"2026-01-31": 1, "2026-01-31": 2}', '{"x": 1}', '{"2026-01-31": null}', '{"2026-01-31": "x"}'),
+            '[["2026-01-31", 1]]',
+        ],
+    ),
+    Case(
+        _DEEP,
+        "",
+        [
+            (f'{{"in": {{"a": "{ID}"}}, "all": {{"7": ["2026-01-31", null], "8": []}}}}', _WHOLE),
+            ('{"in": null}', {"in": None, "all": None}),
+            ("{}", {"in": None, "all": None}),
+        ],
+        ['{"in": {}}', '{"in": {"t": "12:00"}}', '{"all": {"7": [], "7.0": []}}', '{"all": {"7": [1.5, true]}}'],
+    ),
+]
+SAYS: dict[str, tuple[str, str]] = {
+    "boolean": (
+        '`true`, `false`, `1`, `0`, `"true"`, `"false"`',
+        'other numbers and strings: `7`, `"yes"`',
+    ),
+    "int": (
+        'whole numbers from -2³¹ to 2³¹-1: `7`, `7.0`, `7e2`, `"7"`',
+        "`1.5`, `2147483648`, `true`",
+    ),
+    "long": (
+        "whole numbers from -2⁶³ to 2⁶³-1: `7`, `7e2`",
+        "`1.5`, `9223372036854775808`, `true`",
+    ),
+    "float": (
+        (
+            'the nearest number of 32 bits: `1.5`, `"1.5"`, `"nan"`, `"inf"`, `"-inf"`, `"NaN"`, '
+            '`"Infinity"`, `"-Infinity"`'
+        ),
+        "numbers too large for it: `1e39`; `true`",
+    ),
+    "double": (
+        (
+            'the nearest number of 64 bits: `0.1`, `"0.1"`, `"nan"`, `"inf"`, `"-inf"`, `"NaN"`, '
+            '`"Infinity"`, `"-Infinity"`'
+        ),
+        "numbers too large for it: `1e400`; `true`",
+    ),
+    "decimal(P, S)": (
+        'numbers with at most S decimal places: `1.5`, `"1.50"`, `1.500`',
+        "more decimal places, more digits: `1.505`, `10000000` in a `decimal(9, 2)`",
+    ),
+    "date": (
+        '`"2026-01-31"`, years 1 to 9999',
+        'numbers, dates with a time: `20000`, `"2026-01-31 00:00:00"`',
+    ),
+    "time": (
+        '`"23:59:59.999999"`, `"12:34"`',
+        'numbers, because senders use different units: `45296`; `"24:00:00"`, `"12:34:56.1234567"`, `"12:34:56Z"`',
+    ),
+    "timestamp": (
+        (
+            '`"2026-01-31 23:59:59.123456"`, `"2026-01-31T23:59:59"`; with an offset, the time in UTC: '
+            '`"2026-01-31T23:59:59.5+02:00"`; microseconds since 1970: `1767225600000000`; seconds with a '
+            "fraction: `1767225600.5`"
+        ),
+        (
+            'more than six decimal places: `"2026-01-31T23:59:59.1234567"`; integers that could count '
+            "milliseconds or seconds: `1767225600000`, `1767225600`"
+        ),
+    ),
+    "timestamptz": (
+        'the same; without an offset, the text is taken as UTC: `"2026-01-31T23:59:59Z"`, `"2026-01-31T23:59:59"`',
+        'the same: `"2026-01-31T23:59:59.1234567"`, `1767225600000`',
+    ),
+    "string": (
+        'the text of a string; any other JSON value, as it was written: `"x"`, `1.50`, `true`, `{"a": 1}`',
+        'an unpaired surrogate: `"\\ud800"`',
+    ),
+    "uuid": (
+        '`"6ba7b810-9dad-11d1-80b4-00c04fd430c8"`, `"6BA7B8109DAD11D180B400C04FD430C8"`',
+        '`"6ba7b810"`',
+    ),
+    "fixed[N]": (
+        'N bytes in base64: `"AAECAw=="` in a `fixed[4]`',
+        'another number of bytes: `"AAEC"`',
+    ),
+    "binary": (
+        'bytes in base64 with padding, as Kafka Connect\'s JSON converter writes them: `"AAECAw=="`, `""`',
+        'text that is not base64: `"AAECAw"`, `"_w=="`',
+    ),
+    "struct": (
+        (
+            'an object with the fields, each by its rule; other fields are ignored: `{"a": 1}`, `{"b": "x", '
+            '"a": 1, "c": true}`'
+        ),
+        (
+            'a required field that is missing or null, a field twice, an array: `{"b": "x"}`, `{"a": '
+            'null}`, `{"a": 1, "a": 2}`, `[1, "x"]`'
+        ),
+    ),
+    "list": (
+        'an array of values that fit: `[1, 2]`, `[]`, `["7", 7.0]`',
+        "one element that does not fit, null among required ones: `[1, 2.5]`, `[null]`; `1`",
+    ),
+    "map": (
+        'an object; each name is read as a quoted value of the key\'s type: `{"2026-01-31": 1}`, `{}`',
+        (
+            'a key twice, a key or value that does not fit, null among required values: `{"2026-01-31": 1, '
+            '"2026-01-31": 2}`, `{"x": 1}`, `{"2026-01-31": null}`'
+        ),
+    ),
+}
+"""The page's words for each type: what is accepted, and what is rejected."""
+
+
+def table() -> Iterator[str]:
+    """The lines of the page's table."""
+    yield "| column | accepts | rejects |\n|---|---|---|"
+    for case in (*CASES, *NESTED):
+        if case.row:
+            yield f"| `{case.row}` | {' | '.join(SAYS[case.row])} |"
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -18,6 +18,7 @@ def partition(**given: Any) -> PartitionStatus:
         "end": 10,
         "age_s": 1.0,
         "lag": 0,
+        "lag_s": 0.0,
         "skipped": 0,
         "dead_letters": 0,
         "epoch": 1,
@@ -38,5 +39,6 @@ def status(*partitions: PartitionStatus, **given: Any) -> SinkStatus:
         "lag_unknown": None,
         "skipped": sum(p.skipped for p in partitions),
         "dead_letters": sum(p.dead_letters for p in partitions),
+        "halts": (),
     }
     return SinkStatus(**{**usual, **given})

@@ -126,7 +126,7 @@ RULES = (
         "objects (see below)",
         "anything but an object, and what ClickHouse would change in one: keys with a dot, repeated keys, whole numbers "
         "beyond 64 bits; column types with typed paths",
-        {"JSON": ['{"a": {"b": [1, "x"]}}', '{"a": 18446744073709551615}', '{"a": "2026-01-31"}']},
+        {"JSON": ['{"a": {"b": [1, "x"]}}', '{"a": 18446744073709551615}', '{"a": "2026-02-30"}']},
         {
             "JSON": [
                 "[1]",
@@ -134,7 +134,6 @@ RULES = (
                 '{"a.b": 1}',
                 '{"a": 18446744073709551616}',
                 '{"a": 1e999}',
-                '{"a": "2026-02-30"}',
                 '{"a": [true, 1]}',
                 '{"a": [9007199254740993, 0.5]}',
             ]

@@ -156,7 +156,19 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka",
     },
-    "chsink.status": {"chsink.batch", "chsink.config", "chsink.connect", "chsink.observe"},
+    "chsink.status": {"chsink.batch", "chsink.config", "chsink.connect", "chsink.kafka.ages", "chsink.observe"},
+    "chsink.ui": {
+        "chsink.batch",
+        "chsink.clock",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.dlq",
+        "chsink.kafka.admin",
+        "chsink.mirror.package",
+        "chsink.mirror.status",
+        "chsink.observe",
+        "chsink.status",
+    },
     "chsink.spark": {
         "chsink.batch",
         "chsink.checks",
@@ -169,6 +181,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.mirror",
         "chsink.observe",
         "chsink.tables",
+        "chsink.ui.beside",
     },
 }
 """Besides SHARED.  ``chsink.cli`` joins all of them.  Only a start, ``doctor`` and the reader of the
@@ -390,7 +403,14 @@ def test_the_protocol_never_reads_the_tally() -> None:
     assert reading == READ_THE_TALLY
 
 
-LEAN = ("chsink.cli.validate", "chsink.cli.status", "chsink.cli.doctor", "chsink.cli.state", "chsink.cli.verify")
+LEAN = (
+    "chsink.cli.validate",
+    "chsink.cli.status",
+    "chsink.cli.ui",
+    "chsink.cli.doctor",
+    "chsink.cli.state",
+    "chsink.cli.verify",
+)
 
 
 def test_commands_that_need_no_spark_do_not_import_it() -> None:

@@ -20,7 +20,8 @@ REQUIRED = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["depe
 DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["dev"])}
 MIRROR = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["mirror"])}
 PROTOBUF = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["protobuf"])}
-DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR
+UI = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["ui"])}
+DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR | UI
 LOCK = {
     canonicalize_name(line.split("==")[0]): line.split("==")[1]
     for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
@@ -34,7 +35,12 @@ NOT_IMPORTED_BY_US = {
     "pandas": "pyspark's mapInArrow imports it",
     "chdb": "the embedded server loads its library without the package",
 }
-EXTRAS = {"chsink/embedded/clickhouse/": DEV, "chsink/mirror/": MIRROR, "chsink/decode/protobuf/": PROTOBUF}
+EXTRAS = {
+    "chsink/embedded/clickhouse/": DEV,
+    "chsink/mirror/": MIRROR,
+    "chsink/decode/protobuf/": PROTOBUF,
+    "chsink/ui/": UI,
+}
 """What the files of a folder may use besides the required ones."""
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from chsink.config import load
+from chsink.ui.document import document
+from chsink.ui.eyes import Eyes
 from tests.integration.mirror.bench import Bench
 from tests.integration.mirror.conftest import MakeBench
 
@@ -36,3 +40,17 @@ def test_a_mirror_runs_where_there_is_no_clickhouse(make_bench: MakeBench) -> No
     assert sorted(rows) == [1, 2, 3, 4]
     [table] = json.loads(chsink(bench, "mirror", "status", "--json").stdout)["tables"]
     assert (table["lag"], table["problem"]) == (0, "")
+    found = page(bench)
+    assert found["health"]["sentence"] == "This job has no ClickHouse."
+    [shown] = found["mirror"]["tables"]
+    assert (shown["table"], shown["lag"], shown["pending"], shown["halted"]) == ("shop.orders", 0, 0, False)
+    assert shown["snapshot"] == str(table["snapshot"])
+
+
+def page(bench: Bench) -> dict[str, Any]:
+    """What the status page finds."""
+    eyes = Eyes(load(bench.job_file()))
+    try:
+        return document(eyes.look(), job_file=None, interval_s=5)
+    finally:
+        eyes.rest()

@@ -312,6 +312,25 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
     assert sorted(n for _, _, n in bench.landed()) == [1, 3, 4, 5]
 
 
+@pytest.mark.exit_of("MIRROR_ROWS_GONE")
+def test_a_table_that_was_rolled_back_and_whose_snapshots_expired(make_bench: MakeBench) -> None:
+    """⚑ Nobody can tell by the snapshots that are left, but the rows were counted."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    for number in range(2):
+        land(bench, coordinator, number)
+    old = [s.snapshot_id for s in table(bench).snapshots()]
+    table(bench).manage_snapshots().rollback_to_snapshot(old[0]).commit()
+    table(bench).append(table(bench).schema().as_arrow().empty_table())
+    table(bench).maintenance.expire_snapshots().by_ids(old).commit()
+    error = halted(bench, halts.MIRROR_ROWS_GONE, bench.coordinator)
+    assert "shop.orders --skip" in error.hint
+    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
+    bench.resolve(TableVerdict.SKIP)
+    land(bench, bench.coordinator(), 8)
+    assert sorted(n for _, _, n in bench.landed()) == [0, 8]
+
+
 # --- Kafka -----------------------------------------------------------------------------------------------------------
 
 

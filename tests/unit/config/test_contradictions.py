@@ -29,6 +29,10 @@ CASES = {
         ('[dead_letters]\ntable = "d"\ntopic = "d"', "dead_letters", "not both"),
         ('[dead_letters]\ntopic = "flights"', "dead_letters.topic", "of its own"),
     ],
+    "page_is_guarded": [
+        (f'[observe]\nui = "{address}"', "observe.ui", "observe.ui_token")
+        for address in ("0.0.0.0:8686", "[::]:8686", "box:8686", "10.0.0.1:8686")
+    ],
     "deletes_have_keys": [('[errors]\non_tombstone = "delete"\n' + ROUTES, "errors.on_tombstone", "key_columns")],
     "dead_letters_of_the_mirror": [
         (

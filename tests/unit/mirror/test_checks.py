@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,21 +14,23 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import ListType, LongType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from chsink.errors import UnavailableError, preflight
+from chsink.errors import PreflightError, UnavailableError, preflight
 from chsink.errors.entry import Entry
 from chsink.findings import Severity
 from chsink.mirror.checks import other_sinks, table_findings
 from chsink.mirror.control import Names
-from chsink.mirror.tables import PropertyKeys
+from chsink.mirror.failures import in_words
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.topic import KEPT_MS, Settings, _admin, _settings, settings_findings
 from chsink.statemachine.commit.chain import Chain, Link, encode
 from chsink.statemachine.ranges import TopicPartition
 
 Open = Callable[[], Catalog]
 FLAT = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
-NESTED = Schema(NestedField(1, "tags", ListType(2, StringType(), element_required=False)))
+KEYS = StructType(NestedField(4, "a", LongType()))
+KEYED = Schema(NestedField(1, "tags", ListType(2, StringType())), NestedField(3, "m", MapType(5, KEYS, 6, LongType())))
 UNKNOWN = PartitionSpec(PartitionField(2, 1000, parse_transform("zorder[2]"), "by_name"))
 SETTINGS = Settings(4, 3, 3, "delete", KEPT_MS, -1, 1_048_588)
 
@@ -46,7 +51,7 @@ def test_a_table_that_the_mirror_can_write(open_catalog: Open) -> None:
         ({"properties": {"format-version": "1"}}, preflight.MIRROR_TABLE_VERSION, "version 1"),
         ({"properties": {"write.format.default": "orc"}}, preflight.MIRROR_TABLE_FORMAT, "orc"),
         ({"properties": {"write.format.default": "avro"}}, preflight.MIRROR_TABLE_FORMAT, "avro"),
-        ({"schema": NESTED}, preflight.MIRROR_TABLE_COLUMNS, "tags: list<string>"),
+        ({"schema": KEYED}, preflight.MIRROR_TABLE_COLUMNS, "m: a map whose keys are not single values"),
     ],
 )
 def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, Any], entry: Entry, words: str) -> None:
@@ -55,6 +60,29 @@ def test_a_table_that_is_beyond_the_mirror(open_catalog: Open, made: dict[str, A
     [finding] = table_findings("shop.orders", table)
     assert (finding.severity, finding.id) == (Severity.ERROR, entry.id)
     assert words in finding.sentence
+
+
+def test_a_column_with_a_default_is_refused(open_catalog: Open) -> None:
+    """⚑ W-5: a record without the field would get null, not the default.  pyiceberg makes such columns."""
+    table = open_catalog().create_table("shop.orders", FLAT)
+    with table.update_schema() as update:
+        update.add_column("n", LongType(), default_value=7)
+    [finding] = table_findings("shop.orders", table.refresh())
+    assert (finding.id, "n: a write-default" in finding.sentence) == (preflight.MIRROR_TABLE_COLUMNS.id, True)
+
+
+@pytest.mark.parametrize("kind", ["variant", "geometry(srid:4326)"])
+def test_a_type_that_pyiceberg_does_not_know_is_named(open_catalog: Open, kind: str) -> None:
+    """⚑ W-5: it is no outage, after which the mirror would try again for ever."""
+    table = open_catalog().create_table("shop.orders", FLAT)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["schemas"][0]["fields"].append({"id": 3, "name": "v", "type": kind, "required": False})
+    path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0, "last-column-id": 3}))
+    names = Names({}, "control", "chsink-sink", 0.1)
+    said = f"[CHS-261] Iceberg table shop.orders has columns that the mirror cannot fill: {kind}\n"
+    with pytest.raises(PreflightError, match=re.escape(said)), in_words(names):
+        MirrorTable(open_catalog(), "shop.orders", PropertyKeys("chsink-orders", "control")).load()
 
 
 def test_a_renamed_sink_does_not_land_its_records_twice(open_catalog: Open) -> None:

@@ -17,9 +17,9 @@ CHECKOUT = Path(__file__).parents[3]
 PAGE = (CHECKOUT / "docs" / "mirror.md").read_text(encoding="utf-8")
 ROWS = [re.split(r" \| ", line.strip("| ")) for line in PAGE.splitlines() if re.match(r"\| [A-Z]+-\d+ \|", line)]
 BUILT = {
-    "W": (1, 2, 3, 4, 6, 7, 8, 9),
+    "W": (1, 2, 3, 4, 5, 6, 7, 8, 9),
     "T": (1, 2, 5, 6, 7, 8, 10),
-    "E": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11),
+    "E": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12),
     "C": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13),
     "K": (1, 2, 3, 4, 5, 6, 7, 8, 9, 11),
     "V": (1, 2),
@@ -29,7 +29,7 @@ BUILT = {
     "Z": (1, 2, 3, 4, 5, 11),
     "Q": (1,),
     "P": (1, 2, 5, 6),
-    "O": (1, 6),
+    "O": (1, 5, 6),
 }
 """The numbers of what is built."""
 OPEN: set[str] = set()
@@ -38,7 +38,7 @@ OPEN: set[str] = set()
 
 def test_every_requirement_has_a_row() -> None:
     assert [row[0] for row in ROWS] == [f"{letter}-{number}" for letter, numbers in BUILT.items() for number in numbers]
-    assert len(ROWS) == 80
+    assert len(ROWS) == 83
 
 
 def test_every_row_names_its_tests_or_is_open() -> None:

@@ -41,9 +41,11 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
     NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -108,7 +110,16 @@ def test_what_cannot_be_written_is_named() -> None:
     assert unusable(spec_of(IdentityTransform()), schema) == (
         "p: identity of a uuid, whose rows pyiceberg does not find",
     )
-    assert "not a column" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
+    promised = NestedField(2, "c", LongType(), required=True)
+    assert "writes no null" in unusable(spec_of(VoidTransform()), Schema(promised))[0]
+    assert (
+        "writes no null" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "s", StructType(promised))))[0]
+    )
+    held = Schema(NestedField(1, "s", StructType(promised), required=True))
+    assert not unusable(spec_of(IdentityTransform()), held)
+    inside = Schema(NestedField(1, "l", ListType(2, LongType())))
+    assert "no single value" in unusable(spec_of(IdentityTransform()), inside)[0]
+    assert "no single value" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
 
 
 def internal(value: Any) -> Any:
@@ -219,6 +230,41 @@ def test_values_that_truncation_would_wrap_do_not_fit(open_catalog: Open) -> Non
     assert [(bad.row, bad.column) for bad in decoded.bad] == [(0, "i"), (1, "l"), (2, "d")]
     assert decoded.bad[0].reason == "out of range for partition field 'p1'"
     assert decoded.rows.to_pylist() == [3, 4] and len(written(table, decoded.batch)) == 2
+
+
+def test_fields_of_structs(open_catalog: Open) -> None:
+    """⚑ W-3: a table may be partitioned and sorted by fields inside structs; null where a struct is."""
+    inner = StructType(NestedField(4, "n", IntegerType()), NestedField(5, "ts", TimestampType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StructType(NestedField(3, "in", inner))))
+    held = schema.find_field("s.in.n").field_id, schema.find_field("s.in.ts").field_id
+    fields = [
+        PartitionField(held[1], 1000, DayTransform(), "day"),
+        PartitionField(held[0], 1001, TruncateTransform(10), "tens"),
+    ]
+    order = SortOrder(SortField(held[0], IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
+    table = made(open_catalog, schema, *fields, order=order)
+    texts = [f'{{"id":{n},"s":{{"in":{{"n":{n},"ts":"2026-01-{n % 2 + 1:02}T10:00:00"}}}}}}' for n in range(20)]
+    texts += ['{"id":20}', '{"id":21,"s":{"in":null}}', '{"s":{"in":{"n":-2147483648}}}']
+    decoded = TableColumns(table.schema(), spec=table.spec()).decode(
+        pa.RecordBatch.from_pydict({"value": pa.array([text.encode() for text in texts], pa.binary())})
+    )
+    assert [(bad.row, bad.column) for bad in decoded.bad] == [(22, "s.in.n")]
+    files = written(table, decoded.batch)
+    first = date_to_days(dt.date(2026, 1, 1))
+    expected: dict[Any, list[int]] = {
+        (first + day, tens): list(range(tens + 8 + day, tens - 1, -2)) for day in (0, 1) for tens in (0, 10)
+    }
+    assert {(file.partition[0], file.partition[1]): content(file, "id") for file in files} == {
+        **expected,
+        (None, None): [20, 21],
+    }
+    assert {file.sort_order_id for file in files} == {table.sort_order().order_id}
+    now = append(table, files)
+    equal: Any = EqualTo
+    assert [now.scan(row_filter=equal("s.in.n", n)).to_arrow().column("id").to_pylist() for n in range(20)] == [
+        [n] for n in range(20)
+    ]
+    assert len([*now.scan(row_filter=equal("s.in.n", 3)).plan_files()]) == 2, "files of one ten"
 
 
 def test_nan_is_one_value_and_the_zeros_are_two(open_catalog: Open) -> None:

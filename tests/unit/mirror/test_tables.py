@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -259,6 +261,40 @@ def test_a_rollback_is_noticed(table: MirrorTable) -> None:
     table.catalog.load_table("shop.orders").manage_snapshots().rollback_to_snapshot(first).commit()
     assert read(table).view.head == first
     assert chain_of(table).halt is CommitHalt.ROLLED_BACK
+
+
+@pytest.mark.parametrize("rolled_back", [True, False])
+def test_a_rollback_is_noticed_after_compaction_and_expiry(table: MirrorTable, *, rolled_back: bool) -> None:
+    """⚑ The rows of the last commit were gone without a word."""
+    appended(table, 9, 1)
+    first = read(table).view.head
+    appended(table, 11, 2)
+    assert first is not None
+    if rolled_back:
+        table.catalog.load_table("shop.orders").manage_snapshots().rollback_to_snapshot(first).commit()
+    foreign = table.catalog.load_table("shop.orders")
+    old = [snapshot.snapshot_id for snapshot in foreign.snapshots()]
+    foreign.append(pa.table({"id": [100], "name": ["x"]}, schema=foreign.schema().as_arrow()))
+    foreign.maintenance.expire_snapshots().by_ids(old).commit()
+    found = chain_of(table)
+    assert found.because == ("ROWS_GONE" if rolled_back else "EXPIRED")
+    assert found.halt is (CommitHalt.ROWS_GONE if rolled_back else None)
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_old_metadata_files_are_deleted_if_the_table_says_so(table: MirrorTable, enabled: str) -> None:
+    """Pyiceberg obeys these properties in its own commit only.  One file is the present one, the others are listed."""
+    settings = {"write.metadata.delete-after-commit.enabled": enabled, "write.metadata.previous-versions-max": "3"}
+    table.catalog.load_table("shop.orders").transaction().set_properties(settings).commit_transaction()
+    for number in range(6):
+        appended(table, 6 + number, number)
+    now = read(table).table
+    assert len(now.metadata.metadata_log) == 3
+    files = [*Path(urlparse(now.location()).path).rglob("*.metadata.json")]
+    assert len(files) == (4 if enabled == "true" else 8)
+    names = {file.name for file in files}
+    assert all(log.metadata_file.rpartition("/")[2] in names for log in now.metadata.metadata_log)
+    assert held(table) == [*range(6)]
 
 
 def test_two_sinks_share_a_table_without_seeing_each_other(table: MirrorTable) -> None:

@@ -1,4 +1,4 @@
-"""Every flat type: exact, or a bad value; written to Parquet and read back by pyiceberg."""
+"""Every type: exact, or a bad value; written to Parquet and read back by pyiceberg."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    GeometryType,
     IcebergType,
     IntegerType,
     ListType,
@@ -30,13 +31,16 @@ from pyiceberg.types import (
     TimestampNanoType,
     TimestamptzNanoType,
     TimestamptzType,
+    UnknownType,
 )
 
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
-from tests.support.iceberg_cases import CASES, Case, same
+from tests.support.iceberg_cases import CASES, NESTED, Case, same
 
 PAGE = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
+
+EVERY = [*CASES, *NESTED]
 
 
 def columns(kind: IcebergType, *, required: bool = False) -> TableColumns:
@@ -64,7 +68,7 @@ def read_back(catalog: Catalog, name: str, rows: pa.Table) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", EVERY, ids=str)
 def test_a_value_lands_exactly(case: Case, open_catalog: Callable[[], Catalog]) -> None:
     """W-4.  All in one batch, then each beside a record that does not fit, which leads them another way."""
     table = open_catalog().create_table("shop.t", columns(case.kind).schema)
@@ -80,7 +84,7 @@ def test_a_value_lands_exactly(case: Case, open_catalog: Callable[[], Catalog]) 
         assert same(alone.batch.column("c")[0].as_py(), value)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", EVERY, ids=str)
 def test_a_value_that_does_not_fit_is_bad(case: Case) -> None:
     decoded = columns(case.kind).decode(of_column([*case.bad, "null"]))
     assert [(bad.row, bad.column) for bad in decoded.bad] == [(at, "c") for at in range(len(case.bad))]
@@ -89,7 +93,7 @@ def test_a_value_that_does_not_fit_is_bad(case: Case) -> None:
         assert len(text) < 4 or json.loads(text) not in bad.reason.split(), "a reason names no value"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.row], ids=str)
+@pytest.mark.parametrize("case", [case for case in EVERY if case.row], ids=str)
 def test_the_page_says_what_the_tests_send(case: Case) -> None:
     """Each example of the table is one that is sent here."""
     row = re.search(rf"^\| `{re.escape(case.row)}` \|([^|]*)\|([^|]*)\|$", PAGE, re.MULTILINE)
@@ -240,19 +244,41 @@ def test_kafkas_own_fields() -> None:
 
 
 def test_what_is_not_written_is_named() -> None:
-    refused: list[IcebergType] = [
-        TimestampNanoType(),
-        TimestamptzNanoType(),
-        ListType(9, LongType()),
-        MapType(10, StringType(), 11, LongType()),
-        StructType(NestedField(12, "a", LongType())),
+    """At each level, with its name and the reason."""
+    inner = StructType(
+        NestedField(42, "fine", LongType()),
+        NestedField(43, "ns", TimestamptzNanoType()),
+        NestedField(44, "x.y", LongType()),
+        NestedField(45, "seven", LongType(), write_default=7),
+    )
+    fields = [
+        NestedField(1, "ns", TimestampNanoType()),
+        NestedField(2, "unknown", UnknownType()),
+        NestedField(3, "here", GeometryType()),
+        NestedField(4, "list", ListType(40, MapType(41, StringType(), 46, inner))),
+        NestedField(5, "keys", MapType(50, StructType(NestedField(51, "a", LongType())), 52, LongType())),
+        NestedField(6, "nothing", StructType()),
+        NestedField(20, "a.b", LongType()),
+        NestedField(21, "_kafka_offset", StringType()),
+        NestedField(22, "_kafka_key", StringType()),
+        NestedField(23, "one", LongType(), initial_default=1, write_default=1),
+        NestedField(24, "fine", LongType()),
     ]
-    fields = [NestedField(n, f"c{n}", kind) for n, kind in enumerate(refused, 1)]
-    fields += [NestedField(20, "a.b", LongType()), NestedField(21, "_kafka_offset", StringType())]
-    fields += [NestedField(22, "_kafka_key", StringType()), NestedField(23, "fine", LongType())]
-    fields += [NestedField(30 + n, f"d{n}", case.kind) for n, case in enumerate(CASES)]
-    named = [text.split(":")[0] for text in unsupported(Schema(*fields))]
-    assert named == ["c1", "c2", "c3", "c4", "c5", "a.b", "_kafka_offset", "_kafka_key"]
+    fields += [NestedField(60 + n, f"d{n}", case.kind) for n, case in enumerate(CASES)]
+    assert unsupported(Schema(*fields)) == (
+        "ns: timestamp_ns",
+        "unknown: unknown",
+        "here: geometry",
+        "list.element.value.ns: timestamptz_ns",
+        "list.element.value.x.y: a dot in its name",
+        "list.element.value.seven: a write-default",
+        "keys: a map whose keys are not single values",
+        "nothing: a struct without fields",
+        "a.b: a dot in its name",
+        "_kafka_offset: string, must be long",
+        "_kafka_key: string",
+        "one: a write-default",
+    )
 
 
 def test_a_table_needs_a_column_for_records() -> None:

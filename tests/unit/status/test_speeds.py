@@ -16,14 +16,16 @@ def partition(end: int, lag: int | None = 0, *, topic: str = "t", table: str = "
 
 
 def test_a_first_look_knows_no_speed() -> None:
-    assert speeds(None, status(partition(5, 3), partition(7, 1)), 0) == [TableSpeed("t", "d.t", None, None, 4, None, 0)]
+    assert speeds(None, status(partition(5, 3), partition(7, 1)), 0) == [
+        TableSpeed("t", "d.t", None, None, 4, 0.0, None, 0)
+    ]
 
 
 def test_partitions_of_a_table_are_added_up() -> None:
     before = status(partition(0, 100), partition(100, 50))
     now = status(partition(40, 70, phase="BEFORE"), partition(120, 40))
     # 60 offsets landed in 10 s; the log grew by 60 + (110 - 150) = 20
-    assert speeds(before, now, 10) == [TableSpeed("t", "d.t", 6.0, 2.0, 110, 27.5, 1)]
+    assert speeds(before, now, 10) == [TableSpeed("t", "d.t", 6.0, 2.0, 110, 0.0, 27.5, 1)]
 
 
 def test_topics_and_tables_apart() -> None:
@@ -47,8 +49,14 @@ def test_when_the_lag_is_gone(before: Any, now: Any, left_s: float | None) -> No
 
 def test_what_is_not_known() -> None:
     assert speeds(status(partition(0, 5)), status(partition(10, None)), 10) == [
-        TableSpeed("t", "d.t", 1.0, None, None, None, 0)
+        TableSpeed("t", "d.t", 1.0, None, None, 0.0, None, 0)
     ]
     assert speeds(status(partition(10, None)), status(partition(20, 5)), 10)[0].produced_per_s is None
     assert speeds(status(partition(10, 5)), status(partition(3, 5)), 10)[0].landed_per_s is None, "it was reset"
     assert speeds(status(), status(partition(3, 5)), 10)[0].landed_per_s is None
+
+
+def test_the_oldest_record_of_all_partitions_counts() -> None:
+    ages = [statuses.partition(lag=1, lag_s=age) for age in (3.0, None, 7.5)]
+    assert speeds(None, status(*ages), 0)[0].lag_s == 7.5
+    assert speeds(None, status(statuses.partition(lag=1, lag_s=None)), 0)[0].lag_s is None

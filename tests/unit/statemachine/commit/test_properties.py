@@ -112,11 +112,14 @@ links = st.one_of(st.none(), ranges.map(lambda r: Link("id", r.start, r.end)))
 
 
 @many
-@given(st.one_of(st.none(), small), st.lists(links, min_size=1, max_size=3), small)
-def test_no_start_is_below_what_a_table_holds(committed: int | None, known: list[Link | None], starting: int) -> None:
-    begun = begin("id", committed, known, starting)
+@given(st.one_of(st.none(), small), st.lists(links, min_size=1, max_size=3), small, small)
+def test_no_start_is_below_what_a_table_or_the_log_holds(
+    committed: int | None, known: list[Link | None], starting: int, log_start: int
+) -> None:
+    begun = begin("id", committed, known, max(starting, log_start), log_start=log_start)
     if begun.halt is None:
         group = committed if begun.group is None else begun.group
+        assert group is not None and group >= log_start
         assert group is not None and group >= max((link.until for link in known if link), default=0)
         assert (begun.origin is not None) or None not in known
         assert committed is None or group >= committed

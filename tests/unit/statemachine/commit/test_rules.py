@@ -118,10 +118,28 @@ def test_a_table_that_was_changed_halts(seen: TableView, because: str, halt: Com
     assert read_chain(seen) == Reading(because, None, halt)
 
 
+@pytest.mark.parametrize(
+    ("then", "before", "because"),
+    [
+        (9, 9, "EXPIRED"),
+        (9, 12, "EXPIRED"),
+        (9, 8, "ROWS_GONE"),
+        (9, None, "EXPIRED"),
+        (None, 8, "EXPIRED"),
+    ],
+)
+def test_rows_that_are_gone_are_missed_after_expiry(then: int | None, before: int | None, because: str) -> None:
+    """⚑ Rolled back, compacted and expired while the mirror was down: 57 rows were gone without a word."""
+    seen = replace(view(FOREIGN, cut=True, stored=replace(HELD, rows=then)), rows_before=before)
+    assert read_chain(seen).because == because
+    assert (read_chain(seen).halt is CommitHalt.ROWS_GONE) == (because == "ROWS_GONE")
+    kept = replace(view(FOREIGN, OWN, stored=replace(HELD, rows=then)), rows_before=before)
+    assert read_chain(kept).because == "CURRENT"
+
+
 def test_a_chain_survives_its_stored_form() -> None:
-    chain = replace(
-        HELD, links={TP: Link("id", 2, 5), TopicPartition("t", 3): Link("id", 0, 0), OTHER: Link("id", 1, 9)}
-    )
+    links = {TP: Link("id", 2, 5), TopicPartition("t", 3): Link("id", 0, 0), OTHER: Link("id", 1, 9)}
+    chain = replace(HELD, links=links, rows=12)
     assert decode(encode(chain)) == chain
     assert decode(encode(Chain())) == Chain()
 
@@ -129,7 +147,8 @@ def test_a_chain_survives_its_stored_form() -> None:
 def test_the_stored_form_is_this() -> None:
     """⚑ It is read by later versions."""
     assert encode(replace(HELD, links={OTHER: Link("id", 2, 5)})) == (
-        '{"commit":"commit","control":["c",{"0":7}],"sequence":3,"snapshot":30,"topics":{"t":["id",[null,2],[null,5]]},'
+        '{"commit":"commit","control":["c",{"0":7}],"rows":null,"sequence":3,"snapshot":30,'
+        '"topics":{"t":["id",[null,2],[null,5]]},'
         '"version":1}'
     )
 
@@ -332,6 +351,27 @@ def test_where_a_topic_partition_starts(committed: int | None, links: list[Link 
 def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
     """⚑ Neither the group nor the table knows them: they would land again.  A group that knows shows a new partition."""
     assert begin("id", None, links, 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("committed", "links", "log_start", "because"),
+    [
+        (None, [None, None], 7, "FRESH"),
+        (None, [FRESH, None], 3, "HALF_FRESH"),
+        (None, [FRESH, None], 4, "RECORDS_GONE"),
+        (6, [MOVED, MOVED], 6, "KEPT"),
+        (6, [MOVED, MOVED], 7, "RECORDS_GONE"),
+        (6, [MOVED, LATER], 8, "GROUP_BELOW"),
+        (None, [MOVED, LATER], 9, "RECORDS_GONE"),
+        (6, [MOVED, None], 7, "RECORDS_GONE"),
+    ],
+)
+def test_a_log_that_starts_above_what_was_handed_over_halts(
+    committed: int | None, links: list[Link | None], log_start: int, because: str
+) -> None:
+    """⚑ A checkpoint that was beyond these offsets did not plan them, so their loss showed with the next record only."""
+    begun = begin("id", committed, links, 2, log_start=log_start)
+    assert begun.because == because and (begun.halt is CommitHalt.RECORDS_GONE) == (because == "RECORDS_GONE")
 
 
 # --- rounds ----------------------------------------------------------------------------------------------------------

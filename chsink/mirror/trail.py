@@ -1,0 +1,83 @@
+"""What the sink's events on the control topic say, up to the topic's ends at the time of the question.
+
+Changes nothing.  Other sinks' events, and messages that are no events, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+from chsink.mirror.control import ControlUnanswered, Names
+from chsink.mirror.events import DamagedEvent, DataWritten, Event, decode
+from chsink.mirror.ports import EventReader
+from chsink.statemachine.ranges import TopicPartition
+
+READ_S = 10.0
+"""Seconds that reading records or events may take."""
+STALLED_S = 30.0
+"""Seconds without a new event before the end, which then is not waited for: longer than a transaction may hang."""
+
+
+def all_events(names: Names) -> Iterator[Event]:
+    """Every event that the topic still holds, in the order of each partition.
+
+    Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
+    """
+    reader = names.reader()
+    try:
+        logs = reader.logs()
+        yield from _read(names, reader, {p: first for p, (first, _) in logs.items()}, _ends(logs), whole=True)
+    finally:
+        reader.close()
+
+
+def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
+    """The reports of files from where the coordinators' group is: those that no table may have taken yet, and others.
+
+    Raises ``ControlUnanswered``, with ``whole`` also if the topic cannot be read to its end; else it takes ``READ_S``
+    at most.
+    """
+    reader, group = names.reader(), names.offsets(names.control_group)
+    try:
+        logs = reader.logs()
+        at = group.committed([TopicPartition(names.topic, p) for p in logs])
+        positions = {}
+        for number, (first, end) in logs.items():
+            stored = at[TopicPartition(names.topic, number)]
+            positions[number] = stored if stored is not None and first <= stored <= end else first
+        found = _read(names, reader, positions, _ends(logs), whole=whole)
+        return [event.payload for event in found if isinstance(event.payload, DataWritten)]
+    finally:
+        reader.close()
+        group.close()
+
+
+def _ends(logs: dict[int, tuple[int, int]]) -> dict[int, int]:
+    return {number: end for number, (_, end) in logs.items()}
+
+
+def _read(
+    names: Names, reader: EventReader, positions: dict[int, int], ends: dict[int, int], *, whole: bool
+) -> Iterator[Event]:
+    reader.read_from(positions)
+    until = monotonic() + (STALLED_S if whole else READ_S)
+    while any(positions[p] < end for p, end in ends.items()):
+        if monotonic() >= until:
+            if whole:
+                raise ControlUnanswered(f"topic {names.topic} could not be read to its end")
+            return
+        for _, _, value in reader.poll(0.2):
+            event = _event(value)
+            if event is not None and event.group_id == names.group:
+                yield event
+        before, positions = positions, reader.positions(positions)
+        if whole and positions != before:
+            until = monotonic() + STALLED_S
+
+
+def _event(value: bytes) -> Event | None:
+    try:
+        return decode(value)
+    except DamagedEvent:
+        return None

@@ -1,0 +1,112 @@
+"""The sentence of health, for each state of a sink."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from chsink.errors import services
+from chsink.status.model import SinkStatus
+from chsink.ui.health import LONG_S, STILL_S, Level, duration, health
+from chsink.ui.picture import JobView, Mirror, Picture, failure_of
+from tests.support import pictures
+from tests.support.pictures import CLICKS, partitions, picture, sink, speed
+from tests.support.statuses import status
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "sentence"),
+    [
+        ("idle", "good", "Up to date: all that Kafka holds has landed."),
+        ("landing", "busy", "Landing 41,520 offsets per second, 163,732 behind: caught up in 55 s."),
+        ("in_doubt", "warn", "3 ranges are in doubt, for 2 h 5 min now. A start of the job settles them."),
+        ("halted", "bad", "The job ended with CHS-309: see the fix below."),
+        ("mirrored", "bad", "The mirror cannot go on with lake.flights: see the fix below."),
+        ("many", "busy", "Landing 212,000 offsets per second, 4,361,513 behind: caught up in 2 min 20 s."),
+        ("hostile", "bad", "The next start will halt with CHS-301: see the fix below."),
+    ],
+)
+def test_a_state_in_a_sentence(state: str, level: Level, sentence: str) -> None:
+    said = health(pictures.STATES[state]())
+    assert (said.level, said.sentence) == (level, sentence)
+
+
+def test_what_was_left_out_is_said() -> None:
+    said = health(picture(sink(*partitions(CLICKS, 2, dead_letters=2, skipped=1))))
+    assert said.sentence == "Up to date: all that Kafka holds has landed (4 kept as dead letters, 2 skipped)."
+
+
+def test_a_sink_that_never_ran() -> None:
+    assert health(picture(_empty(lag=12))).sentence == "This sink has not run yet. 12 offsets wait in Kafka."
+    assert health(picture(_empty(lag=0))).sentence == "This sink has not run yet. Kafka holds nothing for it."
+
+
+def test_services_that_do_not_answer() -> None:
+    away = health(picture(sink(*partitions(CLICKS, 1, lag=None), lag=None, lag_unknown="no answer")))
+    assert (away.level, away.sentence) == ("warn", "Kafka does not answer, so the lag is not known.")
+    lost = failure_of(services.KAFKA_UNAVAILABLE(bootstrap="k:1", reason="refused"))
+    first = health(picture(None, failure=lost))
+    later = health(picture(sink(), failure=lost))
+    assert first.level == later.level == "bad"
+    assert first.sentence.startswith("The state cannot be read: CHS-702: Kafka at k:1")
+    assert later.sentence.endswith("What follows is what was read before.")
+
+
+@pytest.mark.parametrize(("watched_s", "level"), [(None, "busy"), (STILL_S - 1, "busy"), (STILL_S, "warn")])
+def test_a_lag_that_nobody_lands(watched_s: float | None, level: Level) -> None:
+    """One look says nothing about speed, and a batch takes some seconds."""
+    behind = sink(*partitions(CLICKS, 1, lag=1, lag_s=90.0))
+    said = health(picture(behind, speeds=[speed(CLICKS, lag=1, left_s=None)], watched_s=watched_s))
+    assert said.level == level
+    assert said.sentence.startswith("1 offset waits in Kafka, the oldest record for 1 min 30 s.")
+    assert ("is the job running?" in said.sentence) is (level == "warn")
+
+
+def test_a_lag_that_grows() -> None:
+    behind = sink(*partitions(CLICKS, 1, lag=500))
+    said = health(picture(behind, speeds=[speed(CLICKS, landed_per_s=10.0, lag=500, left_s=None)]))
+    assert said.sentence == "Landing 10 offsets per second, 500 behind: not catching up at this speed."
+
+
+@pytest.mark.parametrize(("age_s", "level"), [(LONG_S, "good"), (LONG_S + 1, "warn")])
+def test_a_range_in_doubt_is_usual_for_a_while(age_s: float, level: Level) -> None:
+    assert health(picture(sink(*partitions(CLICKS, 1, phase="BEFORE", age_s=age_s)))).level == level
+
+
+def test_beside_a_job() -> None:
+    halting = pictures.hostile()
+    assert "batch or start will halt" in health(replace(halting, job=JobView())).sentence
+    assert health(picture(sink(), job=JobView(ending=True))).sentence == "The job has ended, and this page with it."
+    ended = replace(pictures.halted().job or JobView(), ending=False)
+    assert health(picture(sink(), job=ended)).sentence.endswith("The mirror goes on.")
+
+
+def test_a_mirror_that_is_behind_or_alone() -> None:
+    found = pictures.mirrored().mirror
+    assert found is not None and found.status is not None
+    well = Mirror(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
+    assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
+    assert (
+        health(picture(None, mirror=well)).sentence
+        == "This job has no ClickHouse. The mirror is 60,210 offsets behind."
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (0.4, "0 s"), (59, "59 s"), (60, "1 min"), (200, "3 min 20 s"), (3600, "1 h"), (7_500, "2 h 5 min")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+    assert duration(3 * 86_400 + 59) == "3 d"
+
+
+def _empty(**given: object) -> SinkStatus:
+    return status(owner=None, **given)
+
+
+def test_every_state_has_a_picture_of_its_own() -> None:
+    made = [make() for make in pictures.STATES.values()]
+    assert all(isinstance(one, Picture) for one in made)
+    assert len({health(one).sentence for one in made}) == len(made)
