@@ -132,7 +132,7 @@ def test_json_without_typed_paths_is_taken(kind: str) -> None:
 
 def test_json_that_keeps_few_types_is_refused() -> None:
     """⚑ 9223372036854775807 became 9223372036854776000 there, beside a fraction."""
-    [finding] = found(target(table(("c", "Array(JSON(max_dynamic_types=2))"))))
+    [finding] = target_findings(target(table(("c", "Array(JSON(max_dynamic_types=2))"))))
     assert (finding.id, finding.severity) == ("CHS-214", Severity.ERROR)
     assert "without max_dynamic_types" in (finding.fix or "")
 
