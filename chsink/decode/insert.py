@@ -47,7 +47,7 @@ SELECTED_WHERE_KNOWN: Final[Mapping[str, str | int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReadAndCast:
     """What an INSERT selects: ``structure`` is the argument of ``input()``."""
 
     expressions: str
@@ -67,14 +67,14 @@ def insert_into(table: str, columns: Sequence[Column], batch: pa.RecordBatch) ->
     return f"{head} SELECT {made.expressions} FROM input({quote_string(made.structure)}) FORMAT ArrowStream", SELECTED
 
 
-def selection(columns: Sequence[Column], batch: pa.RecordBatch) -> Selection:
+def selection(columns: Sequence[Column], batch: pa.RecordBatch) -> ReadAndCast:
     """How these columns, all of the batch, are read and cast."""
     structure = [
         f"{quote_identifier(column.name)} {_read_as(column.type, nulls=array.null_count > 0)}"
         for column, array in zip(columns, batch.columns, strict=True)
     ]
     expressions = [from_text(quote_identifier(column.name), column.type) for column in columns]
-    return Selection(", ".join(expressions), ", ".join(structure))
+    return ReadAndCast(", ".join(expressions), ", ".join(structure))
 
 
 def from_text(expression: str, type_text: str) -> str:
