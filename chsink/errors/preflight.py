@@ -220,8 +220,14 @@ TYPED_JSON = preflight(
     "CHS-214",
     "{column} has the type {type}; at a typed path, ClickHouse converts values, and refuses the whole insert if it "
     "cannot convert one",
-    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE … "
-    "MODIFY COLUMN keeps the stored data; store a value that needs a type in a separate column",
+    "declare it as JSON without typed paths (max_dynamic_paths and SKIP may stay): ALTER TABLE … MODIFY COLUMN keeps "
+    "the stored data; store a value that needs a type in a separate column",
+)
+FEW_JSON_TYPES = preflight(
+    "CHS-214",
+    "{column} has the type {type}; with fewer than 32 max_dynamic_types, ClickHouse rounds large whole numbers next to "
+    "fractions",
+    "declare it as JSON without max_dynamic_types: ALTER TABLE … MODIFY COLUMN keeps the stored data",
 )
 UNFILLABLE_TYPE = preflight(
     "CHS-214",
@@ -729,8 +735,8 @@ MIRROR_TABLE_COLUMNS = preflight(
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",
     "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
-    "correct the table property schema.name-mapping.default; for a column that the format's options or key_columns "
-    "name, remove its other names from the property, or remove the column from these keys",
+    "correct the table property schema.name-mapping.default, in which a column that the format's options or "
+    "key_columns name may have only its own name; or remove the column from these keys",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",

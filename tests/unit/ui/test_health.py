@@ -9,7 +9,7 @@ import pytest
 from chsink.errors import services
 from chsink.status.model import SinkStatus
 from chsink.ui.health import LONG_S, STILL_S, Level, duration, health
-from chsink.ui.picture import JobView, Mirror, Picture, failure_of
+from chsink.ui.picture import JobView, MirrorPicture, Picture, failure_of
 from tests.support import pictures
 from tests.support.pictures import CLICKS, partitions, picture, sink, speed
 from tests.support.statuses import status
@@ -86,7 +86,7 @@ def test_beside_a_job() -> None:
 def test_a_mirror_that_is_behind_or_alone() -> None:
     found = pictures.mirrored().mirror
     assert found is not None and found.status is not None
-    well = Mirror(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
+    well = MirrorPicture(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
     assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
     assert (
         health(picture(None, mirror=well)).sentence
