@@ -445,7 +445,7 @@ NO_MIRROR = config(
 NO_CLICKHOUSE = config(
     "CHS-112",
     "it is missing: this job file describes only an Iceberg mirror, and this command needs ClickHouse",
-    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve`, `chsink doctor` or `chsink ui`, which "
+    "use a command of `chsink mirror`, `chsink doctor`, `chsink ui` or `chsink sql create-table --iceberg`, which "
     "work without ClickHouse; to land the records in ClickHouse too, add [clickhouse] with its endpoints, and a "
     "[[route]] for each topic",
 )

@@ -748,8 +748,8 @@ MIRROR_NO_TABLE = preflight(
 MIRROR_TABLE_NOT_CREATED = preflight(
     "CHS-284",
     "the Iceberg table {table} cannot be created: {reason}",
-    "correct mirror.create or the create of its [[mirror.route]]; or create the table yourself: "
-    "`chsink sql create-table --iceberg` prints a statement for Spark",
+    "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
+    "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
     ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
