@@ -25,12 +25,14 @@ from chsink.notation.type_text import TypeNode, parse_type_text
 TEXTS_STAY: Final[Mapping[str, str | int]] = {
     "input_format_try_infer_dates": 0,
     "input_format_try_infer_datetimes": 0,
-    "input_format_json_try_infer_numbers_from_strings": 0,
+    "input_format_json_try_infer_numbers_from_strings": 0,  # in arrays
     "input_format_json_read_numbers_as_strings": 0,
     "input_format_json_read_bools_as_numbers": 0,
     "input_format_json_read_bools_as_strings": 0,
+    "input_format_json_infer_incomplete_types_as_strings": 1,  # else an empty array refuses the insert
+    "allow_simdjson": 1,  # the other parser does not round fractions to the nearest Float64
 }
-"""With these, a cast to JSON takes no text for a date or number, and nothing else for a text."""
+"""With these, a cast to JSON keeps each value, whatever a profile says: no text is taken for a date or a number."""
 SELECTED: Final[Mapping[str, str | int]] = {
     **TEXTS_STAY,
     "input_format_null_as_default": 0,  # a null that the decoder must not send is an error

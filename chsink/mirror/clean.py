@@ -4,7 +4,9 @@ Rules:
 - Files that wait for a commit are kept: those of every report that the coordinators' group has not passed.  The
   reports are read after the files were listed, and the table after the reports: a file that was committed meanwhile
   is then in the table.
-- A table whose chain halts the mirror is left alone: a person may still undo what happened to it.
+- A table whose chain halts the mirror is left alone: a person may still undo what happened to it.  So is one into
+  which another sink writes: what waits there is on a control topic that this sink does not know.
+- The catalog refuses no commit because a branch or tag is new.  So they are compared again just before snapshots go.
 - Nothing is compacted here.  :class:`Small` says how much there is to do for an engine that does.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,13 +24,13 @@ from pyiceberg.table import Table
 from pyiceberg.table import TableProperties as P
 from pyiceberg.utils.properties import property_as_int
 
-from chsink.errors import ChsinkError, services
+from chsink.errors import ChsinkError, preflight, services
 from chsink.mirror.control import Names
 from chsink.mirror.expiry import expired
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables, Target
 from chsink.mirror.manifests import AT_ONCE, Referred, manifests_of, name_of, referred
 from chsink.mirror.orphans import Listed, listed, orphans
-from chsink.mirror.tables import CatalogFailed, TableRead, said
+from chsink.mirror.tables import CatalogFailed, TableRead, other_chains, said
 from chsink.mirror.trail import handed_over
 from chsink.ports import Outcome
 
@@ -91,7 +93,7 @@ class Cleaner:
     def plan(self, name: str) -> TableClean:
         """What would be removed of a table.  Changes nothing.
 
-        Raises ``Halted``, ``CatalogFailed``, ``ControlUnanswered`` and PreflightError.
+        Raises ``Halted``, ``CatalogFailed``, ``ControlUnanswered`` and PreflightError CHS-268.
         """
         return self._planned(name)[1]
 
@@ -101,6 +103,9 @@ class Cleaner:
         for _ in range(ATTEMPTS):
             read, planned = self._planned(name)
             if planned.snapshots:
+                if self._tables.read(name)[0].table.metadata.refs != read.table.metadata.refs:
+                    reason = "its branches or tags keep changing"
+                    continue
                 done = self._targets[name].table.expire(read, planned.snapshots)
                 reason = done.reason
                 if done.outcome is not Outcome.APPLIED:
@@ -112,6 +117,7 @@ class Cleaner:
 
     def _planned(self, name: str) -> tuple[TableRead, TableClean]:
         read, _ = self._tables.read(name)
+        self._check_alone(name, read)
         with _answered(name):
             found = listed(name, read.table)
         waiting = {entry["file_path"] for written in handed_over(self._names, whole=True) for entry in written.files}
@@ -123,6 +129,12 @@ class Cleaner:
             names = kept.files | {name_of(location) for location in waiting}
             left = _only_of(read.table, gone, kept)
             return read, TableClean(name, orphans(found, names, self._before), gone, left, _small(read.table))
+
+    def _check_alone(self, name: str, read: TableRead) -> None:
+        keys = self._targets[name].table.keys
+        for group in other_chains(keys, read.table.properties):
+            said = f"another sink writes to it, as its property {replace(keys, group=group).chain} says, "
+            raise preflight.MIRROR_NOT_CLEANED(table=name, reason=f"{said}and files of that sink may wait for a commit")
 
 
 def _only_of(table: Table, snapshots: Collection[int], kept: Referred) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ class Engine:
     def _query(self, sql: str, settings: Mapping[str, object], rest: str = "") -> None:
         pinned = ", ".join(f"{name} = '{value}'" for name, value in settings.items())
         self._session.query(f"{sql} SETTINGS {pinned}{rest}")
+
+    def setting(self, name: str) -> str:
+        """A setting of the session."""
+        return str(self._session.query(f"SELECT value FROM system.settings WHERE name = '{name}'", "TSVRaw")).strip()
+
+    def set(self, name: str, value: object) -> None:
+        """Set it."""
+        self._session.query(f"SET {name} = {value}")
 
     def select(self, expression: str) -> dict[int, Any]:
         """An expression by input row."""
@@ -603,3 +612,25 @@ def test_a_text_in_json_stays_that_text_whatever_lies_beside_it(engine: Engine, 
         engine.insert(decoded)
         shown = {row: json.loads(text) for row, text in engine.select("toJSONString(j)").items()}
         assert shown == {row: json.loads(around % json.dumps(one)) for row, one in enumerate(objects)}
+
+
+PROFILE = {
+    "input_format_json_try_infer_numbers_from_strings": 1,
+    "input_format_json_infer_incomplete_types_as_strings": 0,
+    "allow_simdjson": 0,
+}
+
+
+def test_a_profile_changes_no_value_in_json(engine: Engine, request: pytest.FixtureRequest) -> None:
+    """⚑ By a user's profile, ["01"] became [1], 123456789.12345679 another number, and [] refused the insert."""
+    columns = engine.create("j JSON")
+    objects = [{"a": ["01", "2"]}, {"n": 123456789.12345679}, {"n": 0.30000000000000004}, {"e": []}]
+    decoded = JsonDecoder(columns, timezone="UTC").decode(
+        pa.array([json.dumps({"j": one}).encode() for one in objects])
+    )
+    for name, value in PROFILE.items():
+        before = engine.setting(name)
+        request.addfinalizer(partial(engine.set, name, before))
+        engine.set(name, value)
+    engine.insert(decoded)
+    assert {row: json.loads(text) for row, text in engine.select("toJSONString(j)").items()} == dict(enumerate(objects))

@@ -172,11 +172,15 @@ CASES = {
         (f"{MIRRORED}\n{MIRRORED}", "mirror.route", "write it once"),
     ],
     "new_tables_are_one": [
-        (f"{MIRRORED}\nauto_create = true\n{MIRRORED_B}\nauto_create = false", "mirror.route", "the same in all"),
+        (
+            f"{MIRRORED}\nauto_create = true\n{MIRRORED_B}\nauto_create = false",
+            "mirror.route",
+            "to the same values in all",
+        ),
         (
             f'{MIRRORED}\ncreate = {{ partition = ["a"] }}\n{MIRRORED_B}\ncreate = {{ partition = ["b"] }}',
             "mirror.route",
-            "the same in all",
+            "to the same values in all",
         ),
     ],
     "mirror_has_no_credentials": [

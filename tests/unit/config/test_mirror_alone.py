@@ -52,7 +52,7 @@ def test_what_needs_clickhouse_says_so(tmp_path: Path) -> None:
     config = read(tmp_path, ALONE)
     with pytest.raises(InvalidConfigError, match="CHS-112") as caught, connected(config):
         pass
-    assert "`chsink mirror run`" in caught.value.hint
+    assert "`chsink mirror`" in caught.value.hint
     for command in (["run"], ["status"], ["state", "show"], ["verify"], ["sql", "grants"], ["sql", "distributed"]):
         at = ["-c", str(tmp_path / "job.toml")]
         sets = ["--set", f"sink.checkpoint={tmp_path}/checkpoint"] if command == ["run"] else []

@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from chsink.errors import PreflightError
+from chsink.mirror import clean
 from chsink.mirror.clean import Cleaner, TableClean
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DataWritten, Event, TableReference, encode
@@ -293,6 +294,34 @@ def test_a_commit_in_between_lets_it_look_again(mirror: Mirror, monkeypatch: pyt
     monkeypatch.setattr(MirrorTable, "expire", disturbed)
     mirror.clean(expire=True)
     assert tried == [2, 3] and len(mirror.there.snapshots()) == 1 and mirror.rows() == [0, 1, 2, 3]
+
+
+def test_a_tag_that_is_new_keeps_its_snapshot(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ A tag that was made while files were read was removed with its snapshot: the catalog refuses no such commit."""
+    for number in range(3):
+        mirror.commit(number + 1, mirror.write(number))
+    first = mirror.there.snapshots()[0].snapshot_id
+    small = clean._small
+
+    def tags(table: Table) -> Any:
+        if "audit" not in mirror.there.metadata.refs:
+            mirror.there.manage_snapshots().create_tag(first, "audit").commit()
+        return small(table)
+
+    monkeypatch.setattr(clean, "_small", tags)
+    assert len(mirror.clean(expire=True).snapshots) == 1
+    assert mirror.there.scan(snapshot_id=mirror.there.metadata.refs["audit"].snapshot_id).to_arrow().num_rows == 1
+
+
+def test_a_table_into_which_another_sink_writes_is_left_alone(mirror: Mirror) -> None:
+    """⚑ Files that waited for a commit of the other sink were removed: Kafka may not hold their records any more."""
+    waits = mirror.write(1)
+    other = replace(mirror.table, keys=PropertyKeys("chsink-other", "elsewhere"))
+    read = other.read()
+    assert read is not None and other.begin(read, BEGUN, [TP]).outcome is Outcome.APPLIED
+    with pytest.raises(PreflightError, match=r"its property chsink\.chain\.main\.chsink-other says"):
+        mirror.clean()
+    assert name(waits) in mirror.files()
 
 
 def test_small_files_are_counted(mirror: Mirror) -> None:
