@@ -23,7 +23,7 @@ from chsink.cli.output import (
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
 
-mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, resolve its halts, or tidy its tables.")
+mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, resolve halts, or clean up tables.")
 
 QUESTIONS = {
     "reread": "Let the mirror read again what these tables lack?",

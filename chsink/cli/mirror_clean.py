@@ -37,31 +37,33 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
     tables: Annotated[
         list[str] | None, typer.Argument(help="Iceberg tables of [[mirror.route]]; by default all.", metavar="TABLE")
     ] = None,
-    older_than: Annotated[str, typer.Option(help="Keep files that are younger.", metavar="AGE")] = "3d",
+    older_than: Annotated[str, typer.Option(help="Keep files younger than this: 3d, 36h.", metavar="AGE")] = "3d",
     expire_snapshots: Annotated[
-        bool, typer.Option("--expire-snapshots", help="Let old snapshots expire, and remove what only they need.")
+        bool, typer.Option("--expire-snapshots", help="Also expire old snapshots, and remove files only they need.")
     ] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Remove it. Without this, it is only shown.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Remove the files. Without this, they are only listed.")
+    ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the data files that belong to no snapshot of the Iceberg tables; with --apply, remove them.
+    """List the data files that belong to no snapshot of the Iceberg tables; with --apply, remove them.
 
     \b
-    chsink mirror clean                                     show what would be removed
+    chsink mirror clean                                     list what would be removed
     chsink mirror clean --apply                             remove it
-    chsink mirror clean shop.orders --expire-snapshots      of one table, also its old snapshots
+    chsink mirror clean shop.orders --expire-snapshots      list it for one table, with its old snapshots
 
-    Tasks that fail leave such files behind. It may run while the mirror runs. Never removed are files that wait for a
-    commit, files that are younger than --older-than (at least one day), and files outside the table's location.
+    Failed tasks leave such files behind. The mirror may run meanwhile. This command never removes files that wait for a
+    commit, files younger than --older-than (at least one day), or files outside the table's location.
 
     --expire-snapshots follows the table: history.expire.max-snapshot-age-ms (5 days),
     history.expire.min-snapshots-to-keep (1), and the limits of its branches. Snapshots of branches and tags stay, and
     so does the mirror's newest snapshot.
 
-    small_files counts data files below three quarters of write.target-file-size-bytes. This command leaves them as they
-    are; Spark joins them: CALL CATALOG.system.rewrite_data_files('TABLE'). The mirror may run meanwhile.
+    small_files counts data files smaller than three quarters of write.target-file-size-bytes. This command does not
+    compact them. Spark does, and the mirror may run meanwhile: CALL CATALOG.system.rewrite_data_files('TABLE').
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     age = _age(older_than)
     loaded = quiet(config, assignments)
@@ -106,4 +108,4 @@ def _print(done: list[TableClean], *, applied: bool) -> None:
             typer.echo(file.location)
     print_table(COLUMNS, [[str(cell) for cell in table.figures()] for table in done])
     if not applied and any(table.orphans or table.snapshots for table in done):
-        typer.echo("nothing was removed; --apply removes it")
+        typer.echo("nothing was removed: add --apply to remove this")

@@ -22,7 +22,7 @@ def events(  # noqa: PLR0917 - arguments and options of a command
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which commit took each file that was handed over, and which snapshot has it. Changes nothing.
+    """Show which commit added each file that was handed over, and which snapshot has it. Changes nothing.
 
     \b
     chsink mirror events --file 3f2a77f1                    which snapshot has this file?
@@ -34,10 +34,10 @@ def events(  # noqa: PLR0917 - arguments and options of a command
 
     \b
     time        when the file was handed over
-    start, end  the offsets of its range, without the end; a range may have several files, or none
+    start, end  the offsets of its range; end is exclusive. A range may have several files, or none
     state       committed: a snapshot has the file
                 waiting: its table does not hold these offsets yet
-                gone: no snapshot has it. It was compacted and its snapshot expired, or its records had landed before
+                gone: no snapshot has it. It was compacted and its snapshots expired, or its records had landed before
     commit      the id of the commit, "-" if the control topic and the snapshot that had it are gone
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)

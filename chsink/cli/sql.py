@@ -110,7 +110,7 @@ def new_tables(
         typer.Option("--topic", help="Only this topic's table. May be repeated.", metavar="TOPIC"),
     ] = None,
     iceberg: Annotated[
-        bool, typer.Option("--iceberg", help="The Iceberg tables of [[mirror.route]], as statements for Spark.")
+        bool, typer.Option("--iceberg", help="Print the Iceberg tables of [[mirror.route]] instead, as Spark SQL.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,7 +122,8 @@ def new_tables(
     ReplicatedMergeTree if an endpoint has replicas. The output says where to run each statement: with schema.cluster on
     one server, otherwise on each URL. Or set schema.auto_create = true and let chsink create missing tables.
 
-    With --iceberg, it prints the Iceberg tables that mirror.auto_create would create, as Spark SQL.
+    With --iceberg, it prints the statements for the Iceberg tables of [[mirror.route]], with the columns that
+    mirror.auto_create would give them, as Spark SQL.
 
     \b
     chsink sql create-table -c job.toml

@@ -42,7 +42,7 @@ def status(
     read, or last reset, recovered or recreated.
     Below the table, it lists the fields that have no column, and how many of the sampled records (the first 1,000 of
     each chunk) have each of them. These counts start again when the table's columns or the job's settings change.
-    Halts that the state and Kafka imply for the next start or batch are printed with their fix.
+    If the state and Kafka show that the next start or batch will halt, that halt is printed with its fix.
 
     --watch shows, for each topic and table, how many offsets land per second, how many are produced to Kafka per
     second, and how long it takes at this pace until the lag is gone. If the output is not a terminal, it prints one
@@ -72,7 +72,7 @@ def _print_lines(found: SinkStatus) -> None:
     for line in _unknown_lines(found.partitions):
         typer.echo(line)
     for halt in found.halts:
-        typer.echo(f"ahead: {halt.id} {halt.message}\n  fix: {halt.fix}", err=True)
+        typer.echo(f"will halt: {halt.id} {halt.message}\n  fix: {halt.fix}", err=True)
 
 
 def _cell(value: object) -> str:

@@ -21,10 +21,10 @@ def ui(
         ),
     ] = None,
     show_values: Annotated[
-        bool, typer.Option("--show-values", help="Show key and value of dead letters to everybody who opens the page.")
+        bool, typer.Option("--show-values", help="Show the keys and values of dead letters to all who open the page.")
     ] = False,
 ) -> None:
-    """Serve a page that shows how the sink does, in a browser. Changes nothing.
+    """Serve the sink's status as a web page. Changes nothing.
 
     \b
     chsink ui -c job.toml
@@ -33,8 +33,8 @@ def ui(
 
     It shows the sink's health in a sentence, lag and speed of each topic and table, all partitions, ranges in doubt,
     halts with their fix, dead letters by reason, and the mirror's tables. It reads the state store and Kafka while
-    somebody watches, so it also works while no job runs. With observe.ui in the job file, `chsink run` serves the same
-    page, with what the running job knows.
+    the page is open, and works without a running job. With observe.ui in the job file, `chsink run` serves the same
+    page, and adds what only the running job knows.
 
     If other machines can reach the address, whoever opens the page must enter the token of observe.ui_token.
     Needs the extra `ui`: pip install 'chsink[ui]'.
@@ -50,6 +50,6 @@ def ui(
 
     configure(loaded.observe.log_format, "error")
     page = StatusPage(loaded, logger(loaded.sink.name), Eyes(loaded, show_values=show_values))
-    typer.echo(f"{page.url}  Ctrl-C stops the page; the job goes on", err=True)
+    typer.echo(f"{page.url}  Ctrl-C stops the page, not the job", err=True)
     with suppress(KeyboardInterrupt):
         page.run()

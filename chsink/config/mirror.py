@@ -43,21 +43,22 @@ AsTerms = BeforeValidator(_separate)
 
 
 class NewTable(Section):
-    """How a new Iceberg table looks, besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
+    """What a new Iceberg table has besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
 
     inline: ClassVar[bool] = True
 
     partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
-    """Partition spec: columns, or `year`, `month`, `day` and `hour` of one, `bucket(N, column)` and
-    `truncate(N, column)`."""
+    """Partition spec: columns, or transforms of them: `year(column)`, `month(column)`, `day(column)`, `hour(column)`,
+    `bucket(N, column)`, `truncate(N, column)`."""
     sort: Annotated[tuple[Annotated[str, AfterValidator(_check_sort_term)], ...], AsTerms] = ()
-    """Sort order: such terms, each followed by `asc` or `desc` and `nulls first` or `nulls last` if needed."""
+    """Sort order: columns or such transforms, each optionally followed by `asc` or `desc`, then `nulls first` or
+    `nulls last`."""
     identifier: Annotated[tuple[Text, ...], AsTuple] = ()
-    """Identifier fields: columns that are required."""
+    """Identifier fields: columns that identify a row. They become required."""
     properties: dict[Text, str] = Field(default_factory=dict)
     """Properties of the table."""
     format_version: int = Field(default=2, ge=2, le=2)
-    """Iceberg's format version. The mirror writes no other."""
+    """Iceberg's format version. The mirror writes only version 2."""
 
 
 class MirrorRoute(Section):
@@ -77,7 +78,7 @@ class MirrorRoute(Section):
     auto_create: bool | None = None
     """Whether to create a missing table, instead of `mirror.auto_create`."""
     create: NewTable | None = None
-    """How a new table looks, instead of `mirror.create`."""
+    """What a new table has besides its columns, instead of `mirror.create`."""
     evolution: Literal["off", "add_columns"] | None = None
     """What to do with fields that need a column, instead of `mirror.evolution`."""
 
@@ -111,10 +112,11 @@ class Mirror(Section):
     auto_create: bool = False
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
-    """How a new table looks, besides its columns: Iceberg's defaults if it is not set."""
+    """What a new table has besides its columns. Default: Iceberg's defaults."""
     evolution: Literal["off", "add_columns"] = "off"
-    """What to do with a field that has no column, or does not fit its column: ignore it, or treat it as a bad value; or
-    [add a column, or widen the one that it has](mirror.md#tables-that-change-themselves), before the record lands."""
+    """What to do with a field that has no column or does not fit its column. `off` ignores a field without a column; a
+    field that does not fit is a bad value. `add_columns` first
+    [adds or widens the column](mirror.md#tables-that-change-themselves)."""
     routes: Annotated[tuple[MirrorRoute, ...], AsTuple] = Field(default=(), alias="route")
     """Topics and their tables, written as `[[mirror.route]]`."""
 

@@ -278,13 +278,13 @@ class Observe(Section):
     """`auto` shows a progress bar on a terminal."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None
     """Address, `"host:port"`, on which the driver serves the [status page](ui.md); port 0 chooses a free port. Default:
-    no page beside the job, and `127.0.0.1:8686` for `chsink ui`. Any address that other machines can reach needs
+    `chsink run` serves no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other machines can reach needs
     `observe.ui_token`."""
     ui_token: Token | None = None
-    """`{ env = "NAME" }` or `{ file = "path" }` with at least 16 characters. Whoever opens the status page must enter
-    it. Default: no token."""
+    """`{ env = "NAME" }` or `{ file = "path" }`: a token of at least 16 characters, which whoever opens the status page
+    must enter. Default: no token."""
     ui_interval_s: float = Field(default=5, ge=1, le=300)
-    """Seconds between two looks of the status page at state store and Kafka, while somebody watches it."""
+    """How often the status page reads the state store and Kafka while it is open in a browser, in seconds."""
 
     @property
     def ui_place(self) -> tuple[str, int] | None:

@@ -36,7 +36,7 @@ _INTEGER: Final = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 
 
-class Alike:
+class AlikeReader:
     """Reads the columns of ``schema``, which may be inside objects, from records with this skeleton."""
 
     def __init__(self, schema: pa.Schema, skeleton: Skeleton) -> None:
@@ -47,6 +47,8 @@ class Alike:
         """The columns of ``records`` (binary, UTF-8, without nulls), and the records that were not read: their values
         are arbitrary.  None if no record was read, or if a number is too large for its type.
         """
+        if not len(records):
+            return None
         block = _Block(records, self._skeleton.after)
         values = [(slot, block.value(slot)) for slot in self._skeleton.slots]
         block.end()
@@ -60,12 +62,12 @@ class Alike:
         return pa.Table.from_arrays(columns, schema=self._schema), None if block.good.all() else ~block.good
 
 
-def alike(schema: pa.Schema, record: str) -> Alike | None:
+def alike(schema: pa.Schema, record: str) -> AlikeReader | None:
     """A reader of records like this valid one; None if it is not simple enough."""
     skeleton = skeleton_of(record, dict(_leaves((), schema)))
     if skeleton is None or not all(slot.kind is None or _readable(slot.kind) for slot in skeleton.slots):
         return None
-    return Alike(schema, skeleton)
+    return AlikeReader(schema, skeleton)
 
 
 def _leaves(path: Path, fields: Iterable[pa.Field]) -> Iterable[tuple[Path, pa.DataType]]:

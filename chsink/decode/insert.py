@@ -25,11 +25,14 @@ from chsink.notation.type_text import TypeNode, parse_type_text
 TEXTS_STAY: Final[Mapping[str, str | int]] = {
     "input_format_try_infer_dates": 0,
     "input_format_try_infer_datetimes": 0,
-    "input_format_json_try_infer_numbers_from_strings": 0,  # in arrays
+    "input_format_json_try_infer_numbers_from_strings": 0,
+    "input_format_json_read_numbers_as_strings": 0,
+    "input_format_json_read_bools_as_numbers": 0,
+    "input_format_json_read_bools_as_strings": 0,
     "input_format_json_infer_incomplete_types_as_strings": 1,  # else an empty array refuses the insert
     "allow_simdjson": 1,  # the other parser does not round fractions to the nearest Float64
 }
-"""With these, a cast to JSON keeps each value, whatever a profile says: no text is taken for a date or a number."""
+"""With these, by any profile, a cast to JSON takes no text for a date or number, and nothing else for a text."""
 SELECTED: Final[Mapping[str, str | int]] = {
     **TEXTS_STAY,
     "input_format_null_as_default": 0,  # a null that the decoder must not send is an error
@@ -38,7 +41,7 @@ SELECTED: Final[Mapping[str, str | int]] = {
 }
 """Set where the INSERT selects."""
 SELECTED_WHERE_KNOWN: Final[Mapping[str, str | int]] = {
-    "deduplicate_insert_select": "force_enable",
+    "deduplicate_insert_select": "enable_even_for_bad_queries",  # the token says what is the same
     "insert_select_deduplicate": 1,  # its name before
     "input_format_json_infer_array_of_dynamic_from_array_of_different_types": 1,
 }
@@ -46,7 +49,7 @@ SELECTED_WHERE_KNOWN: Final[Mapping[str, str | int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReadAndCast:
     """What an INSERT selects: ``structure`` is the argument of ``input()``."""
 
     expressions: str
@@ -66,14 +69,14 @@ def insert_into(table: str, columns: Sequence[Column], batch: pa.RecordBatch) ->
     return f"{head} SELECT {made.expressions} FROM input({quote_string(made.structure)}) FORMAT ArrowStream", SELECTED
 
 
-def selection(columns: Sequence[Column], batch: pa.RecordBatch) -> Selection:
+def selection(columns: Sequence[Column], batch: pa.RecordBatch) -> ReadAndCast:
     """How these columns, all of the batch, are read and cast."""
     structure = [
         f"{quote_identifier(column.name)} {_read_as(column.type, nulls=array.null_count > 0)}"
         for column, array in zip(columns, batch.columns, strict=True)
     ]
     expressions = [from_text(quote_identifier(column.name), column.type) for column in columns]
-    return Selection(", ".join(expressions), ", ".join(structure))
+    return ReadAndCast(", ".join(expressions), ", ".join(structure))
 
 
 def from_text(expression: str, type_text: str) -> str:

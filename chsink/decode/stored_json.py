@@ -6,14 +6,17 @@ the whole insert:
 
 - a key that is repeated, or that has a dot: ClickHouse splits it into two keys;
 - a whole number beyond 64 bits, which becomes a string, and any number beyond Float64;
-- arrays whose values would take a common type that changes one: booleans among numbers or texts, a large whole number
-  among fractions, and a number beyond Int64 among negative ones.
+- arrays whose values would take a type that changes one, their own or that of an earlier array at the same path:
+  booleans among numbers or texts, and nothing but nulls, which become empty arrays or objects;
+- whole numbers that Float64 does not hold, in an array or in an object inside two arrays: beside fractions there, they
+  are rounded;
+- arrays of nulls and arrays, which ClickHouse does not read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
 from typing import Any, Final
 
 from chsink.decode.texts import encoded
@@ -23,12 +26,16 @@ _INT64: Final = 1 << 63
 _DIGITS: Final = 20
 _EXACT: Final = 1 << 53
 """A Float64 holds every whole number up to this one."""
+_MANY_DIGITS: Final = re.compile(r"\d{16}")
+_FEW_TYPES: Final = 2
 _INSIDE: Final = " inside a JSON column"
 
 
 def check_stored(whole: str) -> None:
     """Raises MisfitError if a JSON column would change this object's text."""
-    _CHECK.decode(whole)
+    found = _CHECK.decode(whole)
+    if _MANY_DIGITS.search(whole):
+        _check_large(found, 0)
     if "\\ud" in whole or "\\uD" in whole:
         encoded(json.dumps(json.loads(whole), ensure_ascii=False))
 
@@ -60,28 +67,31 @@ def _whole(text: str) -> int:
 
 
 def _check_array(values: list[Any]) -> None:
-    kinds = set(map(type, values))
-    if list in kinds:
-        values = list(_scalars(values))
-        kinds = set(map(type, values))
+    """Check the values in an array and the arrays in it; objects are checked by themselves."""
+    kinds = set[type]()
+    while values:  # one depth after the other
+        here = set(map(type, values))
+        if type(None) in here and (list in here or len(here) == 1):
+            raise MisfitError("an array of nothing but nulls, or of nulls and arrays," + _INSIDE)
+        kinds |= here
+        values = [one for array in values if type(array) is list for one in array] if list in here else []
     if bool in kinds and kinds & {int, float, str}:
         raise MisfitError("an array of booleans and other values" + _INSIDE)
-    if int in kinds:
-        whole = values if len(kinds) == 1 else [one for one in values if type(one) is int]
-        low, high = min(whole), max(whole)
-        if float in kinds and max(-low, high) > _EXACT:
-            raise MisfitError("an array of fractions and of whole numbers that Float64 does not hold" + _INSIDE)
-        if high >= _INT64 and low < 0:
-            raise MisfitError("an array of negative numbers and of numbers beyond Int64" + _INSIDE)
 
 
-def _scalars(values: list[Any]) -> Iterator[Any]:
-    """The texts, numbers and booleans in an array and the arrays in it; objects are checked by themselves."""
-    for value in values:
-        if isinstance(value, list):
-            yield from _scalars(value)
-        elif value is not None and not isinstance(value, dict):
-            yield value
+def _check_large(value: Any, arrays: int) -> None:
+    """Fractions at the same path round a large whole number in an array; and one in an object inside two arrays,
+    because ClickHouse keeps few types for a path there.
+    """
+    if type(value) is dict:
+        for one in value.values():
+            if type(one) in (dict, list) or arrays >= _FEW_TYPES:
+                _check_large(one, arrays)
+    elif type(value) is list:
+        for one in value:
+            _check_large(one, arrays + 1)
+    elif type(value) is int and abs(value) > _EXACT:
+        raise MisfitError("a whole number in an array, which Float64 does not hold," + _INSIDE)
 
 
 _CHECK: Final = json.JSONDecoder(object_pairs_hook=_members, parse_float=_finite, parse_int=_whole)

@@ -371,8 +371,8 @@ MIRROR_ROWS_GONE = halt(
     "Iceberg table {tables} lacks rows that it had with the mirror's last snapshot, which has expired ({detail}): the "
     "table was rolled back, or somebody deleted rows",
     "if the rows were deleted on purpose, run `chsink mirror resolve {tables} --skip`, which continues without them; "
-    "to land all records that Kafka still holds, name an empty table in [[mirror.route]] and run the command with "
-    "--reread for it; then start again",
+    "to land all records that Kafka still holds, create an empty table, name it in [[mirror.route]] instead, and run "
+    "`chsink mirror resolve` with its name and --reread; then start again",
 )
 MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",

@@ -83,8 +83,9 @@ NOT_AN_ICEBERG_TABLE = config(
 )
 NOT_AN_ICEBERG_TERM = config(
     "CHS-104",
-    "{value} is no term of an Iceberg table: {reason}",
-    'write a column, or a transform of one: "id", "day(at)", "bucket(16, id)"; in sort also "at desc nulls last"',
+    "{value} is not a partition field or sort field of an Iceberg table: {reason}",
+    'write a column or a transform of a column: "id", "day(at)", "bucket(16, id)"; in sort, a direction may follow: '
+    '"at desc nulls last"',
 )
 NOT_A_TOPIC = config(
     "CHS-104",
@@ -444,7 +445,7 @@ NO_MIRROR = config(
 NO_CLICKHOUSE = config(
     "CHS-112",
     "it is missing: this job file describes only an Iceberg mirror, and this command needs ClickHouse",
-    "use `chsink mirror run`, `chsink mirror status`, `chsink mirror resolve`, `chsink doctor` or `chsink ui`, which "
+    "use a command of `chsink mirror`, `chsink doctor`, `chsink ui` or `chsink sql create-table --iceberg`, which "
     "work without ClickHouse; to land the records in ClickHouse too, add [clickhouse] with its endpoints, and a "
     "[[route]] for each topic",
 )
@@ -491,6 +492,6 @@ NO_DEAD_LETTERS_TABLE = config(
 )
 NEW_TABLES_DIFFER = config(
     "CHS-115",
-    "the routes to the Iceberg table {table} have different auto_create or create",
-    "set them in one route to the table, or set the same in all",
+    "the routes to the Iceberg table {table} have different values of auto_create or create",
+    "set these keys in only one route to the table, or to the same values in all",
 )

@@ -220,8 +220,14 @@ TYPED_JSON = preflight(
     "CHS-214",
     "{column} has the type {type}; at a typed path, ClickHouse converts values, and refuses the whole insert if it "
     "cannot convert one",
-    "declare it as JSON without typed paths (max_dynamic_paths, max_dynamic_types and SKIP may stay): ALTER TABLE … "
-    "MODIFY COLUMN keeps the stored data; store a value that needs a type in a separate column",
+    "declare it as JSON without typed paths (max_dynamic_paths and SKIP may stay): ALTER TABLE … MODIFY COLUMN keeps "
+    "the stored data; store a value that needs a type in a separate column",
+)
+FEW_JSON_TYPES = preflight(
+    "CHS-214",
+    "{column} has the type {type}; with fewer than 32 max_dynamic_types, ClickHouse rounds large whole numbers next to "
+    "fractions",
+    "declare it as JSON without max_dynamic_types: ALTER TABLE … MODIFY COLUMN keeps the stored data",
 )
 UNFILLABLE_TYPE = preflight(
     "CHS-214",
@@ -729,8 +735,8 @@ MIRROR_TABLE_COLUMNS = preflight(
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",
     "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
-    "correct the table property schema.name-mapping.default, or, for a column that options name, take it out of the "
-    "options of the format or out of the property",
+    "correct the table property schema.name-mapping.default, in which a column that the format's options or "
+    "key_columns name may have only its own name; or remove the column from these keys",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -742,14 +748,14 @@ MIRROR_NO_TABLE = preflight(
 MIRROR_TABLE_NOT_CREATED = preflight(
     "CHS-284",
     "the Iceberg table {table} cannot be created: {reason}",
-    "correct mirror.create or the create of its [[mirror.route]]; or create the table yourself: "
-    "`chsink sql create-table --iceberg` prints a statement for Spark",
+    "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
+    "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
     ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
-    "the catalog refused to change columns of the Iceberg table {table}, which its records need ({columns}): {reason}",
-    "allow this user to change the table, or change its columns yourself; then start again",
+    "the catalog refused changes of the Iceberg table {table} that its records need ({columns}): {reason}",
+    "allow the catalog's user to alter the table, or change these columns yourself; then start again",
 )
 MIRROR_COLUMNS_MISSING = altered(
     "CHS-283",
@@ -776,8 +782,8 @@ MIRROR_OTHER_SINK = preflight(
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",
     "`chsink mirror clean` cannot tell which files belong to Iceberg table {table}: {reason}",
-    "leave this table to the engine that maintains it, for example by Spark's remove_orphan_files, with older_than "
-    "beyond the longest time without a commit of the mirror",
+    "clean this table with the engine that maintains it, for example with Spark's remove_orphan_files; set its "
+    "older_than further back than the mirror's longest time without a commit",
 )
 VERIFY_ENGINE = preflight(
     "CHS-290",
@@ -901,7 +907,7 @@ PAGE_NOT_SERVED = preflight(
 NO_PAGE_PACKAGES = preflight(
     "CHS-279",
     "the status page needs packages that are not installed for {python}: {missing}",
-    "run {python} -m pip install 'chsink[ui]'; or remove observe.ui",
+    "run {python} -m pip install 'chsink[ui]'; `chsink run` also starts without them if you remove observe.ui",
 )
 DELETES_UNKNOWN = preflight(
     "CHS-278",

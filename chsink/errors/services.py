@@ -134,8 +134,8 @@ MIRROR_NOT_HANDED_OVER = unavailable(
 )
 MIRROR_TOPIC_BEGINS = unavailable(
     "CHS-712",
-    "topics that waited for their first record have one now: {topics}",
-    "start again, as `chsink run` does by itself; their tables are created then",
+    "topics that had no record have one now: {topics}",
+    "start again (`chsink run` does so by itself): the mirror then creates their tables",
 )
 MIRROR_OFFSET_GONE = unavailable(
     "CHS-713",

@@ -46,7 +46,7 @@ class ColumnsLack(Exception):
 
 
 @dataclass(frozen=True)
-class Look:
+class ColumnLook:
     """Looks at the records of one range, for one table."""
 
     columns: TableColumns

@@ -146,7 +146,7 @@ def create(catalog: Catalog, table: Definition) -> tuple[Table, bool]:
             return found, False
         if pause is not None:
             sleep(pause)
-    reason = "it is created and dropped at once" if refused is None else said(refused)
+    reason = "it was created, and dropped again at once" if refused is None else said(refused)
     raise preflight.MIRROR_TABLE_NOT_CREATED(table=table.name, reason=reason) from refused
 
 

@@ -22,7 +22,7 @@ from chsink import failpoints
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import DataFiles, entry_of
-from chsink.mirror.lacking import ColumnsLack, Look, Wanted, joined
+from chsink.mirror.lacking import ColumnLook, ColumnsLack, Wanted, joined
 from chsink.mirror.types import TableColumns, TableRows
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
@@ -136,7 +136,7 @@ class Worker:
         written = {work.table: Written() for work in tables}
         tags = {work.table: self._tag(work, piece, attempt) for work in tables}
         files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
-        looks = {work.table: Look(work.columns) for work in tables if work.grows}
+        looks = {work.table: ColumnLook(work.columns) for work in tables if work.grows}
         wanted: dict[str, Wanted] = {}
         for batch in _grouped(newest.watch(records(piece))):
             for work in tables:

@@ -40,7 +40,7 @@ def parse_term(text: str) -> Term:
     found = _CALL.fullmatch(text)
     if found is None:
         if not text or "(" in text or ")" in text or "," in text:
-            raise ValueError("it is no column and no transform of one")
+            raise ValueError("it is neither a column nor a transform of a column")
         return Term(text)
     name, number = found[1].lower(), found[2]
     if name not in (WITH_NUMBER if number else WITHOUT):

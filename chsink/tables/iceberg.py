@@ -24,7 +24,7 @@ from chsink.tables.create import columns_for
 
 def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     """The table that the mirror would create.  Raises PreflightError CHS-285 if no record says which columns it has,
-    CHS-268 if ``create`` does not fit them.
+    CHS-284 if ``create`` does not fit them.
     """
     routes = []
     for route in config.mirror.routes_to(table):

@@ -22,7 +22,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from chsink.ui.access import COOKIE, LOGIN, Access, Guard
-from chsink.ui.board import Board, Ended, Watcher
+from chsink.ui.board import Board, PageEnded, Watcher
 
 PING_S: Final = 15.0
 """A comment after this time without a frame: proxies close connections that are silent."""
@@ -75,7 +75,7 @@ class Page:
             return _busy()
         try:
             document = await watcher.next(LOOK_S)
-        except Ended:
+        except PageEnded:
             document = None
         finally:
             self._board.leave(watcher)
@@ -98,7 +98,7 @@ class Page:
             while True:
                 document = await watcher.next(PING_S)
                 yield ": still here\n\n" if document is None else frame(document)
-        except Ended:
+        except PageEnded:
             return
         finally:
             self._board.leave(watcher)

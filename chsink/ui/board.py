@@ -14,7 +14,7 @@ WATCHERS: Final = 32
 """Pages that may be open at the same time."""
 
 
-class Ended(Exception):
+class PageEnded(Exception):
     """The page ends: there is nothing more to show."""
 
 
@@ -39,14 +39,14 @@ class Watcher:
         self._changed.set()
 
     async def next(self, wait_s: float) -> str | None:
-        """The next frame, or None after ``wait_s``.  Raises :class:`Ended` once all is shown."""
+        """The next frame, or None after ``wait_s``.  Raises :class:`PageEnded` once all is shown."""
         try:
             await asyncio.wait_for(self._changed.wait(), wait_s)
         except TimeoutError:
             return None
         frame, self._newest = self._newest, None
         if frame is None and self._ended:
-            raise Ended
+            raise PageEnded
         if not self._ended:
             self._changed.clear()
         return frame

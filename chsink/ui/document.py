@@ -14,7 +14,7 @@ from chsink.dlq.reasons import LetterGroup
 from chsink.status.model import SinkStatus
 from chsink.status.speeds import TableSpeed
 from chsink.ui.health import health
-from chsink.ui.picture import Failure, Letters, Mirror, Picture
+from chsink.ui.picture import Failure, Letters, MirrorPicture, Picture
 
 if TYPE_CHECKING:
     from chsink.mirror.status import TableStatus
@@ -140,7 +140,7 @@ def _cut(content: str | dict[str, str]) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
 
 
-def _mirror(mirror: Mirror) -> dict[str, Any]:
+def _mirror(mirror: MirrorPicture) -> dict[str, Any]:
     owner = None if mirror.status is None else mirror.status.owner
     said = None if owner is None else {**asdict(owner), "since": _time(owner.since_ms)}
     tables = () if mirror.status is None else mirror.status.tables

@@ -27,7 +27,7 @@ from chsink.statemachine.records import TopicTable
 from chsink.status.model import SinkStatus
 from chsink.status.reader import StatusReader
 from chsink.status.speeds import TableSpeed, speeds
-from chsink.ui.picture import JobView, Letters, Mirror, Picture, failure_of
+from chsink.ui.picture import JobView, Letters, MirrorPicture, Picture, failure_of
 
 WINDOW_S: Final = 60.0
 """Speeds are measured over this time: a batch lands at once."""
@@ -55,7 +55,7 @@ class Eyes:
         self._seen: deque[tuple[float, SinkStatus]] = deque()
         self._history: dict[TopicTable, deque[float]] = {}
         self._letters: Letters | None = None
-        self._mirror: Mirror | None = None
+        self._mirror: MirrorPicture | None = None
         self._letters_at = self._mirror_at = -LETTERS_S
         self._counted: int | None = None
 
@@ -151,7 +151,7 @@ class Eyes:
             self._topic = None
             raise errors.KAFKA_UNAVAILABLE(bootstrap=kafka.bootstrap, reason=error.args[0].str()) from error
 
-    def _look_at_mirror(self) -> Mirror:
+    def _look_at_mirror(self) -> MirrorPicture:
         try:
             from chsink.mirror.package import check_installed
 
@@ -159,7 +159,7 @@ class Eyes:
             from chsink.mirror.status import status_of
 
             self._kafka = self._kafka or open_admin(self._config)
-            return Mirror(status_of(self._config, self._kafka, self._clock.now_ms()))
+            return MirrorPicture(status_of(self._config, self._kafka, self._clock.now_ms()))
         except Exception as error:
             self._kafka = None
-            return Mirror(self._mirror.status if self._mirror else None, failure_of(error))
+            return MirrorPicture(self._mirror.status if self._mirror else None, failure_of(error))

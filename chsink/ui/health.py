@@ -38,21 +38,21 @@ def _urgent(picture: Picture) -> Iterator[Health]:
         goes_on = "" if job.ending else " The mirror goes on."
         yield Health("bad", f"The job ended with {_ids(f.id for f in job.end)}: see the fix below.{goes_on}")
     if picture.failure is not None:
-        older = " What follows is what was read before." if status is not None else ""
+        older = " The figures below were read before that." if status is not None else ""
         yield Health("bad", f"The state cannot be read: {picture.failure}.{older}")
     if status is not None and status.halts:
         what = "batch or start" if job is not None else "start"
         yield Health("bad", f"The next {what} will halt with {_ids(h.id for h in status.halts)}: see the fix below.")
     problems = [] if picture.mirror is None or picture.mirror.status is None else picture.mirror.status.tables
     if wrong := [table.table for table in problems if table.problem]:
-        yield Health("bad", f"The mirror cannot go on with {_listed(wrong)}: see the fix below.")
+        yield Health("bad", f"The mirror cannot continue with {_listed(wrong)}: see the fix below.")
 
 
 def _doubtful(picture: Picture) -> Iterator[Health]:
     """What a person should know."""
     status = picture.status
     if picture.job is not None and picture.job.ending:
-        yield Health("idle", "The job has ended, and this page with it.")
+        yield Health("idle", "The job has ended, and this page is no longer updated.")
     if status is None:
         return
     if status.lag_unknown is not None:
@@ -60,7 +60,7 @@ def _doubtful(picture: Picture) -> Iterator[Health]:
     waiting = [p.age_s for p in status.partitions if p.in_doubt and p.age_s is not None]
     if waiting and max(waiting) > LONG_S:
         which = _count(status.in_doubt, "range is", "ranges are")
-        yield Health("warn", f"{which} in doubt, for {duration(max(waiting))} now. A start of the job settles them.")
+        yield Health("warn", f"{which} in doubt, for {duration(max(waiting))} now. Starting the job settles them.")
     if status.owner is None and not status.partitions:
         yield Health("idle", f"This sink has not run yet. {_waits(status)}")
     watched_s = picture.watched_s or 0.0
@@ -74,7 +74,8 @@ def _usual(picture: Picture) -> Health:
     if status is None:
         return Health("good" if picture.mirror else "idle", f"This job has no ClickHouse.{_of_mirror(picture)}")
     if not status.lag:
-        return Health("good", f"Up to date: all that Kafka holds has landed{_left_out(status)}.{_of_mirror(picture)}")
+        landed_all = f"Up to date: everything that Kafka holds has landed{_left_out(status)}."
+        return Health("good", landed_all + _of_mirror(picture))
     landed = _landed(picture)
     if landed:
         lefts = [s.left_s for s in picture.speeds]

@@ -57,7 +57,7 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class MirrorPicture:
     """The mirror's tables, or why they could not be read."""
 
     status: MirrorStatus | None = None
@@ -78,5 +78,5 @@ class Picture:
     watched_s: float | None = None
     history: Mapping[TopicTable, Sequence[float]] = field(default_factory=dict)
     letters: Letters | None = None
-    mirror: Mirror | None = None
+    mirror: MirrorPicture | None = None
     job: JobView | None = None

@@ -81,7 +81,7 @@ def looks_well(page: Page, name: str) -> None:
 
 def test_idle(show: Show) -> None:
     with show(pictures.idle()) as page:
-        expect(page.locator("#sentence")).to_have_text("Up to date: all that Kafka holds has landed.")
+        expect(page.locator("#sentence")).to_have_text("Up to date: everything that Kafka holds has landed.")
         expect(page).to_have_title("web · chsink")
         hidden = page.locator("#problems, #doubt, #batch, #letters, #mirror")
         assert [part.is_visible() for part in hidden.all()] == [False] * 5
@@ -169,7 +169,7 @@ def test_hostile_names_are_text(show: Show) -> None:
 
 def test_what_a_screen_reader_is_told(show: Show) -> None:
     """Landmarks and headings; a change of health is announced, a change of numbers is not."""
-    with show(pictures.idle(), pictures.idle(), pictures.in_doubt()) as page:
+    with show(*[pictures.idle()] * 6, pictures.in_doubt()) as page:
         for role in ("banner", "main", "contentinfo"):
             assert page.get_by_role(role).count() == 1
         assert page.get_by_role("heading", level=1).inner_text().split() == ["chsink", "web"]

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from chdb import session
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chsink.clickhouse.checks.tables import has_typed_paths
+from chsink.clickhouse.checks.tables import has_typed_paths, keeps_few_types
 from chsink.decode import INSERT_SETTINGS, Column, Decoded, JsonDecoder
 from chsink.decode.insert import SELECTED, holds_json, selection
 from chsink.formats.decoders import decoder_of
@@ -478,6 +478,12 @@ def same_form(value: Any) -> Any:
 
 
 @settings(max_examples=60, deadline=None)
+@example([{"a": [0.5]}, {"a": [2**53 + 1]}])
+@example([{"a": [[1]]}, {"a": [None]}, {"a": [[None]]}])
+@example([{"a": [{"b": 1}]}, {"a": [None]}, {"a": [{}]}])
+@example([{"a": [{"a": [{"a": 0.5}, {"a": -1}, {"a": "x"}, {"a": True}, {"a": 2**53 + 1}]}]}])
+@example([{"a": [[1], None]}, {"a": [None, [1], "x"]}])
+@example([{"a": ["x"]}, {"a": [1]}, {"a": [True]}, {"a": [0.5]}])
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b"]), JSON_VALUES), min_size=1, max_size=20))
 def test_json_columns_keep_every_value_that_they_take(opened: Engine, objects: list[dict[str, Any]]) -> None:
     """⚑ ClickHouse infers types inside an object: what it would change is refused."""
@@ -498,6 +504,7 @@ def test_json_with_typed_paths_is_refused_and_without_them_keeps_every_value(eng
         "b JSON(max_dynamic_paths = 9, max_dynamic_types = 3, SKIP REGEXP 's.*', SKIP `b c`.d, SKIP e), c JSON"
     )
     assert [has_typed_paths(column.type) for column in (typed, skips, plain)] == [True, False, False]
+    assert [keeps_few_types(column.type) for column in (typed, skips, plain)] == [False, True, False]
     columns = engine.create("c JSON(SKIP s), n Dynamic MATERIALIZED c.n")
     records = [f'{{"c": {{"n": {value}}}}}'.encode() for value in ("1.9", "300", '"x"', "null")]
     engine.insert(JsonDecoder(columns, timezone="UTC").decode(pa.array(records, pa.binary())))

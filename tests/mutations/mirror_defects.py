@@ -192,8 +192,8 @@ MIRROR_DEFECTS = (
         (
             becomes(
                 "chsink.mirror.coordinator.Coordinator._where_to_read",
-                "min(A) if B is None else B",
-                "max(A) if B is None else B",
+                "min(A, default=0) if B is None else B",
+                "max(A, default=0) if B is None else B",
             ),
         ),
         "nothing_forgotten",

@@ -15,8 +15,8 @@ from types import ModuleType
 from tests.mutations.every import DEFECTS
 from tests.mutations.patching import ROOT, module_of
 
-_LEFT_OUT = ("__main__", "embedded")
-"""A command's start, and services: nothing that a defect's run needs."""
+_LEFT_OUT = ("__main__", "embedded", "ui")
+"""A command's start, services and the status page: nothing that a defect's run needs."""
 
 
 class _Changed(MetaPathFinder):

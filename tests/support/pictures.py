@@ -19,7 +19,7 @@ from chsink.observe.observer import LastBatch
 from chsink.statemachine.ranges import TopicPartition
 from chsink.status.model import NextHalt, PartitionStatus, SinkStatus
 from chsink.status.speeds import TableSpeed
-from chsink.ui.picture import Failure, JobView, Letters, Mirror, Picture
+from chsink.ui.picture import Failure, JobView, Letters, MirrorPicture, Picture
 from chsink.ui.serve import StatusPage, served
 from tests.support import statuses
 
@@ -166,7 +166,7 @@ def mirrored() -> Picture:
     return picture(
         sink(*partitions(CLICKS, 12), *partitions(FLIGHTS, 6)),
         speeds=[speed(CLICKS, landed_per_s=18_400.0, produced_per_s=18_400.0), speed(FLIGHTS)],
-        mirror=Mirror(status),
+        mirror=MirrorPicture(status),
     )
 
 

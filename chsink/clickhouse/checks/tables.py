@@ -25,6 +25,10 @@ NON_DETERMINISTIC = re.compile(
 )
 
 
+DYNAMIC_TYPES = 32
+"""How many types a JSON column keeps for a path by default."""
+
+
 def target_findings(target: RoutedTable) -> Iterator[Finding]:
     """What is wrong with a target, or one ``ok``."""
     findings = [
@@ -99,6 +103,8 @@ def _unsupported(target: RoutedTable) -> Iterator[Finding]:
         name = f"{target.name}.{column.name}"
         if has_typed_paths(column.type):
             yield found(Severity.ERROR, preflight.TYPED_JSON, column=name, type=column.type)
+        elif keeps_few_types(column.type):
+            yield found(Severity.ERROR, preflight.FEW_JSON_TYPES, column=name, type=column.type)
         elif is_unsupported(column.type):
             yield found(Severity.ERROR, preflight.UNFILLABLE_TYPE, column=name, type=column.type)
         elif column.name.partition(".")[0] in METADATA_COLUMNS and "." in column.name:
@@ -113,6 +119,12 @@ def has_typed_paths(type_text: str) -> bool:
 
 def _is_typed_path(arg: TypeNode) -> bool:
     return bool(arg.words) and arg.words[0] != "SKIP"
+
+
+def keeps_few_types(type_text: str) -> bool:
+    """Whether a JSON type in it keeps fewer types for a path than by default: then large whole numbers are rounded."""
+    args = (arg for node in _nodes(type_text) if node.name == "JSON" for arg in node.args or ())
+    return any(arg.name == "max_dynamic_types" and (arg.number or 0) < DYNAMIC_TYPES for arg in args)
 
 
 def is_unsupported(type_text: str) -> bool:

@@ -61,12 +61,12 @@ function showHealth(doc) {
   $("sentence").textContent = clean(sentence);
   $("owner").textContent = owner
     ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, doc.at)}.` +
-      (doc.beside ? " This page runs beside the job." : "")
+      (doc.beside ? " This page is served by the job." : "")
     : "";
   $("sink").textContent = clean(doc.sink);
   const label = { good: "", busy: "", idle: "", warn: "! ", bad: "!! " }[level];
   document.title = `${label}${clean(doc.sink)} · chsink`;
-  $("foot").firstChild.textContent = `This page only reads, every ${duration(doc.interval_s)} while somebody watches. `;
+  $("foot").firstChild.textContent = `This page changes nothing. It is updated every ${duration(doc.interval_s)}. `;
 }
 
 function showSums(section, { sums, landed }) {
@@ -74,7 +74,7 @@ function showSums(section, { sums, landed }) {
     el("div", { class: warn ? "some-warn" : null }, el("dt", {}, label), el("dd", {}, value, unit ? el("small", {}, ` ${unit}`) : ""));
   section.replaceChildren(
     entry("Lag", count(sums.lag), "offsets"),
-    entry("Oldest record waits", sums.lag === 0 ? NONE : duration(sums.lag_s)),
+    entry("Oldest waiting record", sums.lag === 0 ? NONE : duration(sums.lag_s)),
     entry("Landing", rate(landed), "offsets/s"),
     entry("In doubt", count(sums.in_doubt), sums.in_doubt === 1 ? "range" : "ranges"),
     entry("Dead letters", count(sums.dead_letters), "", sums.dead_letters > 0),
@@ -82,7 +82,7 @@ function showSums(section, { sums, landed }) {
   );
 }
 
-const WHERE = { ended: "ended the job", state: "state store", ahead: "ends a start", mirror: "mirror", letters: "dead letters" };
+const WHERE = { ended: "ended the job", state: "state store", ahead: "will halt the job", mirror: "mirror", letters: "dead letters" };
 
 /** Text with `code` in it. */
 const coded = (text) => clean(text).split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));

@@ -164,7 +164,7 @@ def test_beside_a_job_until_its_end(make_job: MakeJob, spark: SparkSession) -> N
 
     last = watching.last()
     assert last["beside"] and last["ended"]
-    assert last["health"]["sentence"] == "The job has ended, and this page with it."
+    assert last["health"]["sentence"] == "The job has ended, and this page is no longer updated."
     assert last["batch"]["offsets"] == last["batch"]["rows"] == 40
     assert {"plan", "before", "insert", "after"} <= last["batch"]["phases"].keys()
 

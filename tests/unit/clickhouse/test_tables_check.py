@@ -119,7 +119,7 @@ def test_json_with_typed_paths_is_refused(kind: str) -> None:
     [
         "JSON",
         "JSON()",
-        "JSON(max_dynamic_types=2, max_dynamic_paths=3)",
+        "JSON(max_dynamic_types=64, max_dynamic_paths=3)",
         "JSON(SKIP `a.b`, SKIP UInt8, SKIP REGEXP 'x,\\')y')",
         "JSON(SKIP `a\\`, b UInt8`)",
         "Array(JSON(max_dynamic_paths=8))",
@@ -128,6 +128,13 @@ def test_json_with_typed_paths_is_refused(kind: str) -> None:
 )
 def test_json_without_typed_paths_is_taken(kind: str) -> None:
     assert found(target(table(("c", kind)))) == [("CHS-203", "ok")]
+
+
+def test_json_that_keeps_few_types_is_refused() -> None:
+    """⚑ 9223372036854775807 became 9223372036854776000 there, beside a fraction."""
+    [finding] = target_findings(target(table(("c", "Array(JSON(max_dynamic_types=2))"))))
+    assert (finding.id, finding.severity) == ("CHS-214", Severity.ERROR)
+    assert "without max_dynamic_types" in (finding.fix or "")
 
 
 def test_nested_headers_are_refused() -> None:

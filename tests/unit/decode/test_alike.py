@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, JsonDecoder
-from chsink.decode.alike import Alike, alike
+from chsink.decode.alike import AlikeReader, alike
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.field_paths import Places
@@ -212,7 +212,7 @@ RECORD = '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"n"}'
 def read(records: list[str], schema: pa.Schema = SCHEMA, like: str = RECORD) -> tuple[list[Any], list[int]]:
     """The rows, and the numbers of those that were not read."""
     reader = alike(schema, like)
-    assert isinstance(reader, Alike)
+    assert isinstance(reader, AlikeReader)
     found = reader.read(pa.array([record.encode() for record in records], pa.binary()))
     assert found is not None
     table, unread = found

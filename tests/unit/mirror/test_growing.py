@@ -30,7 +30,7 @@ from chsink.errors.catalogue import from_wire
 from chsink.errors.preflight import MIRROR_COLUMNS_MISSING
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.growing import grow
-from chsink.mirror.lacking import Look, encoded, joined, promoted, wanted_by
+from chsink.mirror.lacking import ColumnLook, encoded, joined, promoted, wanted_by
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.types import TableColumns
 from chsink.ports import Outcome
@@ -52,7 +52,7 @@ def needed(*values: dict[str, Any], schema: Schema = SCHEMA) -> dict[str, tuple[
     """What the table lacks for records with these values, besides ``id`` and ``r``."""
     batch = records(*(json.dumps({"id": 1, "r": "x", **value}) for value in values))
     columns = TableColumns(schema)
-    found = Look(columns).lacking(batch, columns.decode(batch).bad)
+    found = ColumnLook(columns).lacking(batch, columns.decode(batch).bad)
     return {name: (str(field.field_type), field.required) for name, field in found.items()}
 
 
@@ -82,7 +82,7 @@ def test_what_one_record_needs(value: dict[str, Any], lacks: dict[str, Any]) -> 
 
 def test_a_tombstone_needs_nothing() -> None:
     batch, columns = records(None), TableColumns(SCHEMA)
-    assert not Look(columns).lacking(batch, columns.decode(batch).bad)
+    assert not ColumnLook(columns).lacking(batch, columns.decode(batch).bad)
 
 
 VALUES = st.fixed_dictionaries(
@@ -107,7 +107,7 @@ def test_what_records_need_does_not_depend_on_their_order_or_batches(
         found = []
         for part in filter(None, parts):
             batch = records(*(json.dumps({"id": 1, "r": "x", **value}) for value in part))
-            found.append(Look(columns).lacking(batch, columns.decode(batch).bad))
+            found.append(ColumnLook(columns).lacking(batch, columns.decode(batch).bad))
         return joined(found)
 
     whole = together(values)
@@ -118,7 +118,7 @@ def test_what_records_need_does_not_depend_on_their_order_or_batches(
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_records_fit_the_table_that_changed_for_them(values: list[dict[str, Any]]) -> None:
     batch, columns = records(*(json.dumps({"id": 1, "r": "x", **v}) for v in values)), TableColumns(SCHEMA)
-    wanted = Look(columns).lacking(batch, columns.decode(batch).bad)
+    wanted = ColumnLook(columns).lacking(batch, columns.decode(batch).bad)
     have = {field.name: field for field in SCHEMA.fields}
     fields = [
         NestedField(f.field_id, f.name, promoted(f.field_type, w.field_type) or f.field_type, required=w.required)
@@ -128,7 +128,7 @@ def test_records_fit_the_table_that_changed_for_them(values: list[dict[str, Any]
     fields += [NestedField(10 + i, n, w.field_type) for i, (n, w) in enumerate(wanted.items()) if n not in have]
     changed = TableColumns(Schema(*fields, identifier_field_ids=[1]))
     left = changed.decode(batch).bad
-    assert not Look(changed).lacking(batch, left)
+    assert not ColumnLook(changed).lacking(batch, left)
     assert not left, "every value of these fits a wider column"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import structlog
 
-from chsink.ui.board import WATCHERS, Board, Ended
+from chsink.ui.board import WATCHERS, Board, PageEnded
 
 
 class Looking:
@@ -110,12 +110,12 @@ def test_silence_is_none_and_the_end_comes_after_the_last_frame() -> None:
         assert await watcher.next(0.01) is None
         shown.end("last")
         assert await watcher.next(5) == "last"
-        with pytest.raises(Ended):
+        with pytest.raises(PageEnded):
             await watcher.next(5)
         after = shown.watch()
         assert after is not None
         assert await after.next(5) == "1"
-        with pytest.raises(Ended):
+        with pytest.raises(PageEnded):
             await after.next(5)
 
     asyncio.run(watch())

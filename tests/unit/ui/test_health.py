@@ -9,7 +9,7 @@ import pytest
 from chsink.errors import services
 from chsink.status.model import SinkStatus
 from chsink.ui.health import LONG_S, STILL_S, Level, duration, health
-from chsink.ui.picture import JobView, Mirror, Picture, failure_of
+from chsink.ui.picture import JobView, MirrorPicture, Picture, failure_of
 from tests.support import pictures
 from tests.support.pictures import CLICKS, partitions, picture, sink, speed
 from tests.support.statuses import status
@@ -18,11 +18,11 @@ from tests.support.statuses import status
 @pytest.mark.parametrize(
     ("state", "level", "sentence"),
     [
-        ("idle", "good", "Up to date: all that Kafka holds has landed."),
+        ("idle", "good", "Up to date: everything that Kafka holds has landed."),
         ("landing", "busy", "Landing 41,520 offsets per second, 163,732 behind: caught up in 55 s."),
-        ("in_doubt", "warn", "3 ranges are in doubt, for 2 h 5 min now. A start of the job settles them."),
+        ("in_doubt", "warn", "3 ranges are in doubt, for 2 h 5 min now. Starting the job settles them."),
         ("halted", "bad", "The job ended with CHS-309: see the fix below."),
-        ("mirrored", "bad", "The mirror cannot go on with lake.flights: see the fix below."),
+        ("mirrored", "bad", "The mirror cannot continue with lake.flights: see the fix below."),
         ("many", "busy", "Landing 212,000 offsets per second, 4,361,513 behind: caught up in 2 min 20 s."),
         ("hostile", "bad", "The next start will halt with CHS-301: see the fix below."),
     ],
@@ -34,7 +34,7 @@ def test_a_state_in_a_sentence(state: str, level: Level, sentence: str) -> None:
 
 def test_what_was_left_out_is_said() -> None:
     said = health(picture(sink(*partitions(CLICKS, 2, dead_letters=2, skipped=1))))
-    assert said.sentence == "Up to date: all that Kafka holds has landed (4 kept as dead letters, 2 skipped)."
+    assert said.sentence == "Up to date: everything that Kafka holds has landed (4 kept as dead letters, 2 skipped)."
 
 
 def test_a_sink_that_never_ran() -> None:
@@ -50,7 +50,7 @@ def test_services_that_do_not_answer() -> None:
     later = health(picture(sink(), failure=lost))
     assert first.level == later.level == "bad"
     assert first.sentence.startswith("The state cannot be read: CHS-702: Kafka at k:1")
-    assert later.sentence.endswith("What follows is what was read before.")
+    assert later.sentence.endswith("The figures below were read before that.")
 
 
 @pytest.mark.parametrize(("watched_s", "level"), [(None, "busy"), (STILL_S - 1, "busy"), (STILL_S, "warn")])
@@ -77,7 +77,8 @@ def test_a_range_in_doubt_is_usual_for_a_while(age_s: float, level: Level) -> No
 def test_beside_a_job() -> None:
     halting = pictures.hostile()
     assert "batch or start will halt" in health(replace(halting, job=JobView())).sentence
-    assert health(picture(sink(), job=JobView(ending=True))).sentence == "The job has ended, and this page with it."
+    said = health(picture(sink(), job=JobView(ending=True))).sentence
+    assert said == "The job has ended, and this page is no longer updated."
     ended = replace(pictures.halted().job or JobView(), ending=False)
     assert health(picture(sink(), job=ended)).sentence.endswith("The mirror goes on.")
 
@@ -85,7 +86,7 @@ def test_beside_a_job() -> None:
 def test_a_mirror_that_is_behind_or_alone() -> None:
     found = pictures.mirrored().mirror
     assert found is not None and found.status is not None
-    well = Mirror(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
+    well = MirrorPicture(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
     assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
     assert (
         health(picture(None, mirror=well)).sentence
