@@ -13,6 +13,8 @@ from chsink.decode.field_paths import Object, Path, put
 
 _RAW: Final = "raw"
 _MISSING: Final = msgspec.Raw(b"")
+_ESCAPED: Final = {'"', "\\"}
+"""What msgspec takes in no name."""
 
 
 class RawTexts:
@@ -25,13 +27,17 @@ class RawTexts:
             if not any(put(tree, path, _RAW) for tree in self._trees):
                 self._trees.append(Object())
                 put(self._trees[-1], path, _RAW)
-        self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees]
+        self._plain = all(name.isprintable() and not _ESCAPED & set(name) for path in paths for name in path)
+        self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees] if self._plain else []
 
     def read(self, records: pa.Array) -> list[list[bytes]]:
         """For each path, the texts of all records; empty if a record has no value there.
 
-        Raises msgspec.DecodeError if a value on a path is neither an object nor null.
+        Raises msgspec.DecodeError if a value on a path is neither an object nor null, or if a name is written with
+        escapes: then the reference reads the records.
         """
+        if not self._plain:
+            raise msgspec.DecodeError("a name with escapes")
         values = records.to_pylist()
         found: dict[Path, list[bytes]] = {}
         for tree, decoder in zip(self._trees, self._decoders, strict=True):

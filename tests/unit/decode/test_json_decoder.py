@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -212,3 +213,13 @@ def test_two_spellings_of_one_key_are_one_key(record: bytes) -> None:
     for records in ([record], [record] * 100):
         found = decoder.decode(pa.array(records, pa.binary()))
         assert {bad.reason for bad in found.bad} == {"a key is repeated in a Map"}
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    """⚑ Every task failed, without an id."""
+    decoder = JsonDecoder([Column(name, "String"), Column("n", "UInt8")], timezone="UTC")
+    records = [json.dumps({name: value, "n": 1}).encode() for value in ("x", 2, {"y": [1]})]
+    decoded = decoder.decode(pa.array([*records, b'{"n": 2}'], pa.binary()))
+    assert decoded.batch.column(0).to_pylist() == [b"x", b"2", b'{"y": [1]}']
+    assert [bad.row for bad in decoded.bad] == [3]
