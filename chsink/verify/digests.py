@@ -22,7 +22,7 @@ from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
 from chsink.decode import INSERT_SETTINGS, Column
-from chsink.decode.insert import TEXTS_STAY, from_text, with_text
+from chsink.decode.insert import TEXTS_STAY, from_text, holds_json, with_text
 from chsink.notation.sql import quote_identifier, quote_table
 from chsink.ports import Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -150,7 +150,7 @@ class Digester:
 
     def _hashed(self, names: Sequence[str], groups: Sequence[Group]) -> str:
         texts = [
-            f"toString({name})" if "JSON" in _WORD.findall(column.type) else name
+            f"toString({name})" if holds_json(column.type) else name
             for name, column in zip(names, self.columns, strict=True)
         ]
         rows = (", ".join(texts[at] for at in group) or "1" for group in groups)  # of no column: every row alike
