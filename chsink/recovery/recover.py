@@ -467,7 +467,7 @@ class _Partition:
         window = cluster.window()
         if not all(place.table.can_probe for place in window.places(self._target.name, None)):
             return "chsink cannot look for single rows of this table"
-        most = window.room(self._target.name).chunks // self._share
+        most = window.limit(self._target.name).chunks // self._share
         around = OffsetRange(max(lowest, span.start - chunk_offsets), span.end)
         if around.length > SLICE:
             return f"they are spread over {around.length} offsets"
