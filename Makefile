@@ -81,12 +81,16 @@ bench: setup ## measure speed and memory against what people write today
 # -- check ----------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
+test: setup $(VENV)/spark.jsa ## run the tests, but for those of chaos and soak
 	@$(PYTEST) --ignore=tests/chaos -m "not soak" $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/integration tests/model tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
+
+.PHONY: soak
+soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, and longer searches
+	@$(PYTEST) --ignore=tests/chaos -m soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n
