@@ -23,7 +23,7 @@ from .table import Decision, Step, StepKind
 Ranges = Mapping[TopicPartition, OffsetRange]
 
 
-class Target(Protocol):
+class ChunkTarget(Protocol):
     """Where records of a topic-partition land: the table that has to remember the chunks' tokens, and their length."""
 
     @property
@@ -35,7 +35,7 @@ class Target(Protocol):
         """How many offsets a chunk has at most."""
 
 
-Targets = Mapping[TopicPartition, Target]
+ChunkTargets = Mapping[TopicPartition, ChunkTarget]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Limit:
     chunks: Mapping[str, int]
     offsets: int
 
-    def holds(self, ranges: Ranges, targets: Targets) -> bool:
+    def holds(self, ranges: Ranges, targets: ChunkTargets) -> bool:
         """Whether the ranges fit one round."""
         chunks: Counter[str] = Counter()
         for tp, whole in ranges.items():
@@ -55,7 +55,7 @@ class Limit:
         )
 
 
-def next_round(writes: Ranges, targets: Targets, limit: Limit) -> dict[TopicPartition, OffsetRange]:
+def next_round(writes: Ranges, targets: ChunkTargets, limit: Limit) -> dict[TopicPartition, OffsetRange]:
     """The heads of the ranges (none of them empty) that the next round announces."""
     deepest = max((chunk_count(r, targets[tp].chunk_offsets) for tp, r in writes.items()), default=0)
 

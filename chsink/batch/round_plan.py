@@ -24,7 +24,7 @@ class RoundPlan:
     keys: Mapping[TopicPartition, StateKey]
     facts: Mapping[TopicPartition, Facts]
     decisions: Mapping[TopicPartition, Decision]
-    targets: rounds.Targets
+    targets: rounds.ChunkTargets
     limit: rounds.Limit
     seconds: float
 

@@ -14,7 +14,7 @@ from chsink.statemachine.table import Decision, Step, StepKind
 
 
 class Into(NamedTuple):
-    """A :class:`chsink.statemachine.rounds.Target`."""
+    """A :class:`chsink.statemachine.rounds.ChunkTarget`."""
 
     table: str
     chunk_offsets: int
