@@ -606,7 +606,7 @@ DEFECTS = (
     ),
     Defect(
         "recover takes rows for an earlier incarnation's",
-        (becomes("chsink.recovery.recover._stale", "A > B.end", "A > B.known_end"),),
+        (becomes("chsink.recovery.survey._stale", "A > B.end", "A > B.known_end"),),
         test="tests/sim/test_cases.py::test_an_old_backup_of_an_incarnation_that_is_behind_an_earlier_one",
     ),
     # --- what Kafka deleted of ranges in doubt ------------------------------------------------------------------------
@@ -664,7 +664,7 @@ DEFECTS = (
     ),
     Defect(
         "recover goes on from the log's end",
-        (never("chsink.recovery.recover._Partition._next_record", "num_rows"),),
+        (never("chsink.recovery.partition_survey.PartitionSurvey._next_record", "num_rows"),),
         test="tests/unit/recovery/test_expired_tail.py",
     ),
     Defect(
@@ -792,8 +792,10 @@ DEFECTS = (
     Defect(
         "recover --replace trusts an old range in doubt to its end",
         (
-            becomes("chsink.recovery.recover._Partition._unaccounted", "record.done", "record.end"),
-            becomes("chsink.recovery.recover._Partition._in_doubt", "_replaced.done", "self._replaced.end"),
+            becomes("chsink.recovery.partition_survey.PartitionSurvey._unaccounted", "record.done", "record.end"),
+            becomes(
+                "chsink.recovery.partition_survey.PartitionSurvey._in_doubt", "_replaced.done", "self._replaced.end"
+            ),
         ),
         test=f"{_SCENES}::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
     ),
