@@ -35,7 +35,7 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord
 def survey(
     clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, say: Say, accepted: Accepted, *, replace: bool = False
 ) -> list[Recovered]:
-    """SurveyReads at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
+    """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
     recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
     Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
