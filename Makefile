@@ -115,7 +115,7 @@ type: setup ## check types
 	@$(PY) -m mypy
 
 .PHONY: docs
-docs: setup ## write the pages that are made from code, and the tables that are made from what the tests send
+docs: setup ## write the pages, tables and pictures that are made from the code and the tests
 	@$(PY) -m chsink.statemachine.render < docs/how-a-batch-survives.md > docs/.batch.new
 	@mv docs/.batch.new docs/how-a-batch-survives.md
 	@$(PY) -m chsink.statemachine.commit.render < docs/mirror.md > docs/.mirror.new
@@ -124,6 +124,7 @@ docs: setup ## write the pages that are made from code, and the tables that are 
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs
 	@$(PY) -m tests.support.pages docs
+	@$(PY) -m docs.site.pictures docs/images
 
 .PHONY: site
 site: setup ## build the documentation as a site in build/site; dead links and anchors are errors
