@@ -116,10 +116,11 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
 def _with_samples(findings: Iterable[Finding], samples: Iterable[Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:
     """The findings, then those of the samples if all services answer: these would only fail for the same reason."""
     from chsink.errors.preflight import LOGIN_REFUSED
-    from chsink.errors.services import CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE
+    from chsink.errors.services import CLICKHOUSE_UNAVAILABLE
     from chsink.findings import Severity, guarded
+    from chsink.kafka.refusals import NO_ANSWER
 
-    no_answer = {entry.id for entry in (LOGIN_REFUSED, CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE)}
+    no_answer = NO_ANSWER | {LOGIN_REFUSED.id, CLICKHOUSE_UNAVAILABLE.id}
     away = False
     for finding in findings:
         away |= finding.id in no_answer and finding.severity is Severity.ERROR

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from chsink.config.librdkafka import Refused, translate
+from chsink.config.librdkafka import LOGIN_HANDLERS, Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Token, Topic, Url, matching, reveal
@@ -65,11 +65,18 @@ class Kafka(Section):
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source that concern the client: ``kafka.…``, with credentials in the clear."""
-        options = {f"kafka.{name}": reveal(value) for name, value in self.options.items()}
+        handler = {"sasl.login.callback.handler.class": LOGIN_HANDLERS[0]} if self.token_url else {}
+        options = {f"kafka.{name}": reveal(value) for name, value in (handler | self.options).items()}
         return options | {
             "kafka.bootstrap.servers": self.bootstrap,
             "kafka.isolation.level": self.isolation_level,
         }
+
+    @property
+    def token_url(self) -> str:
+        """Where both clients ask for the tokens of OAUTHBEARER; "" if they log in otherwise."""
+        bearer = reveal(self.options.get("sasl.mechanism", "")).upper() == "OAUTHBEARER"
+        return reveal(self.options.get("sasl.oauthbearer.token.endpoint.url", "")) if bearer else ""
 
     def client_options(self) -> dict[str, str]:
         """Properties of a librdkafka client, with credentials in the clear."""

@@ -43,6 +43,7 @@ from chsink.spark.opening import (
 )
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
+from chsink.spark.session import allow_tokens
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -191,6 +192,7 @@ def kafka_stream(
     spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool, topics: Sequence[str] = ()
 ) -> DataFrame:
     """The Kafka source that the configuration describes, of the sink's topics, also later ones, or of others."""
+    allow_tokens(spark, config)
     pattern = None if topics else config.topic_pattern
     how, which = ("subscribe", ",".join(topics or config.topics)) if pattern is None else ("subscribePattern", pattern)
     reader = (
