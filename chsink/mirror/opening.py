@@ -30,6 +30,7 @@ from chsink.mirror.known_tables import Target
 from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
+from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.rest import open_catalog
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
@@ -101,7 +102,7 @@ class OpenMirror:
     def without(self, topics: Collection[str]) -> OpenMirror:
         """The mirror without these topics, and without the tables that only they feed."""
         mirror = self.config.mirror
-        kept = mirror.model_copy(update={"routes": tuple(r for r in mirror.routes if r.topic not in topics)})
+        kept = mirror.with_routes([r for r in mirror.routes if r.topic not in topics])
         targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
@@ -177,8 +178,12 @@ def _usable(before: TableWork, now: TableWork) -> TableWork:
     return now
 
 
-def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
-    """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
+def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
+    """The mirror of a configuration, with a route for each topic that matches a pattern now.  Connects to the catalog.
+
+    Raises PreflightError, UnavailableError and InvalidConfigError.
+    """
+    config = config.with_mirrored(kafka.topics)
     mirror = config.mirror
     mirror.check_catalog_file(exists=not any(map(mirror.creates, mirror.tables)))
     properties = mirror.catalog_properties()

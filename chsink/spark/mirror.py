@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from chsink.batch.loop import BatchLoop
+from chsink.batch.loop import BatchLoop, Ranges
 from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
@@ -104,10 +104,11 @@ class MirrorRun:
         metrics: MirrorMetrics | None = None,
         probes: Probes | None = None,
     ) -> None:
-        self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
         self._probes = probes or Probes()
         kafka = open_admin(config)
-        self._mirror: OpenMirror = create_missing_iceberg(open_mirror(config, kafka), kafka, log)
+        opened = open_mirror(config, kafka)
+        self._config, self._spark, self._log, self._metrics = opened.config, spark, log, metrics
+        self._mirror: OpenMirror = create_missing_iceberg(opened, kafka, log)
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
@@ -126,10 +127,11 @@ class MirrorRun:
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(),
             lambda _: None,
-            lambda: config.mirror.topics,
+            lambda: opened.config.mirror.topics,
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
+            check_unrouted=_check_begun,
         )
 
     def __enter__(self) -> Self:
@@ -204,11 +206,14 @@ class MirrorRun:
             raise stopped(error) from error
 
     def _started(self) -> StreamingQuery:
-        checkpoint, topics = self._config.mirror_checkpoint(), self._config.mirror.topics
-        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), topics, None))
+        config, mirror = self._config, self._config.mirror
+        checkpoint = config.mirror_checkpoint()
+        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, None))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
         self._coordination.start()
-        stream = kafka_stream(self._spark, self._config, self._starting_offsets(), headers=False, topics=topics)
+        start, pattern = self._starting_offsets(), config.mirror_pattern
+        headers = any(route.choice and route.choice.source == "header" for route in mirror.routes)
+        stream = kafka_stream(self._spark, config, start, headers=headers, topics=mirror.topics, pattern=pattern)
         self._loop.start(of_frame(stream), exact_reads)
         self._coordination.begin()
         writer = stream.writeStream.foreachBatch(self._land).option("checkpointLocation", checkpoint)
@@ -263,3 +268,8 @@ class MirrorRun:
                 self._lander.reread(hole)
         except (PySparkException, *NO_ANSWER) as error:
             raise stopped(error) from error
+
+
+def _check_begun(unrouted: Ranges) -> None:
+    """A topic that a pattern matches has its first record: the next start has routes for it."""
+    raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(sorted({tp.topic for tp in unrouted})))
