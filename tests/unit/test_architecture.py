@@ -76,6 +76,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.driver_name",
         "chsink.formats",
         "chsink.kafka.ages",
+        "chsink.kafka.exact",
         "chsink.kafka.transactions",
     },
     "chsink.observe": {"chsink.batch"},
