@@ -86,7 +86,7 @@ test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
 
 .PHONY: chaos
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/integration tests/model tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/browser tests/integration tests/model tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n
