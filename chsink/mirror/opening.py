@@ -120,9 +120,11 @@ class OpenMirror:
                 grow(self.targets[name].table, columns, self.config.tables.max_columns)
         return bool(wanted)
 
-    def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
-        """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
-        found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
+    def readable(self) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
+        """By topic, its tables that can be written, how records become their rows, and which do.  Raises ChsinkError."""
+        found: dict[str, list[tuple[str, TableColumns, Choice | None]]] = {
+            topic: [] for topic in self.config.mirror.topics
+        }
         for route in self.config.mirror.routes:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
@@ -133,7 +135,7 @@ class OpenMirror:
                     spec=table.spec(),
                     names=record_names(table.metadata, self.config.mirror_format_of(route)),
                 )
-                found[route.topic].append((route.table, columns))
+                found[route.topic].append((route.table, columns, self.config.mirror_choice_of(route)))
         return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
