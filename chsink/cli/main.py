@@ -18,6 +18,8 @@ from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_events import events
+from chsink.cli.mirror_recover import recover
+from chsink.cli.mirror_takeover import takeover
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
@@ -94,6 +96,8 @@ app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
 mirror.command()(events)
+mirror.command()(recover)
+mirror.command()(takeover)
 app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)

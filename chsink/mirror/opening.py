@@ -7,8 +7,15 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
 from pyiceberg.table.metadata import TableMetadata
 
 from chsink.config import Config
@@ -25,6 +32,7 @@ from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
 from chsink.mirror.ports import KafkaTopics
+from chsink.mirror.rest import open_catalog
 from chsink.mirror.sharing import sharing_of
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
@@ -36,9 +44,18 @@ from chsink.statemachine.commit.rounds import CommitPace
 
 _log = logging.getLogger(__name__)
 
-REFUSED = (ValueError, NotInstalledError)
-"""What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Subclasses
-do not count: an answer that cannot be read raises one of them.
+REFUSED = (
+    ValueError,
+    NotInstalledError,
+    BadRequestError,
+    ForbiddenError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+"""What pyiceberg raises for properties that no catalog takes, for a catalog whose packages are missing, and where a
+REST catalog does not know the address, the warehouse or the login.  Subclasses do not count: an answer that cannot be
+read, and a server that is busy, raise one of them.
 """
 
 
@@ -121,7 +138,7 @@ class OpenMirror:
         return bool(wanted)
 
     def readable(self) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
-        """By topic, its tables that can be written, how records become their rows, and which do.  Raises ChsinkError."""
+        """By topic, its tables that can be written, how records become rows, and which do.  Raises ChsinkError."""
         found: dict[str, list[tuple[str, TableColumns, Choice | None]]] = {
             topic: [] for topic in self.config.mirror.topics
         }
@@ -190,7 +207,7 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:
-        catalog = load_catalog(name, **properties)
+        catalog = open_catalog(name, properties)
     except Exception as error:  # any exception of the catalog's client
         if type(error) in REFUSED:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error

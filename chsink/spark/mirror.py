@@ -37,7 +37,9 @@ from chsink.mirror.status import read_status
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
-from chsink.observe.metrics import MirrorMetrics, served
+from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.probes import Probes
+from chsink.observe.serve import served
 from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
@@ -48,6 +50,7 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
 from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
 from chsink.spark.starting import FIRST
+from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.tables.iceberg import create_missing_iceberg
@@ -69,11 +72,15 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it.  What an older driver may have caused is no reason to end: that one has to.
     """
     quieten(spark)
-    log, metrics, observe = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe
-    with served(metrics.registry, observe.metrics_host, observe.metrics_port, log):
+    log, metrics, observe, probes = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe, Probes()
+    with (
+        served(metrics.registry, probes, observe.metrics_host, observe.metrics_port, log),
+        staying(observe.stay_after_halt, spark, probes, log),
+    ):
         left = DISTURBED_TIMES
         while True:
-            with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
+            probes.starting()
+            with MirrorRun(config, spark, log, metrics, probes) as mirror, StopSignals() as stop:
                 try:
                     mirror.run(stop)
                 except ChsinkError as error:
@@ -95,7 +102,9 @@ class MirrorRun:
         spark: SparkSession,
         log: structlog.typing.FilteringBoundLogger,
         metrics: MirrorMetrics | None = None,
+        probes: Probes | None = None,
     ) -> None:
+        self._probes = probes or Probes()
         kafka = open_admin(config)
         opened = open_mirror(config, kafka)
         self._config, self._spark, self._log, self._metrics = opened.config, spark, log, metrics
@@ -153,6 +162,10 @@ class MirrorRun:
             failure = error
         finally:
             self._show_running(0)
+        if failure is None:
+            self._probes.ending()
+        else:
+            self._probes.ended(failure)
         in_time = failure is not None or bool(stop.received)
         self._coordination.finish(LAST_COMMIT_S if in_time else None)
         ask = partial(self._coordination.finish, LAST_COMMIT_S)
@@ -175,8 +188,11 @@ class MirrorRun:
         try:
             query = self._query = self._started()
             while not query.awaitTermination(int(POLL_S)):
+                self._probes.looked()
                 failure = self._coordination.failure
                 if stop.received or failure is not None:
+                    if stop.received:
+                        self._probes.ending()
                     end_between_batches(query, self._loop.end_after_batch, stop, self._log)
                     if failure is not None:
                         raise failure
