@@ -17,6 +17,7 @@ from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_recover import recover
 from chsink.cli.mirror_takeover import takeover
@@ -95,6 +96,7 @@ app.command()(ui)
 app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
+mirror.command()(commit)
 mirror.command()(events)
 mirror.command()(recover)
 mirror.command()(takeover)
