@@ -32,7 +32,7 @@ from chsink.ports import BadValue, Decoded
 
 CUT_ROWS: Final = 1024
 LEAF_ROWS: Final = 32
-SAMPLE_ROWS: Final = 64
+SKELETON_ROWS: Final = 64
 SAMPLE_BYTES: Final = 1 << 20
 
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
@@ -75,7 +75,7 @@ class FieldDecoder:
 
     def _sample(self, values: pa.Array, lengths: npt.NDArray[Any]) -> list[Pairs]:
         """A sample of the records that fit, spread evenly, but not at even distances: records may take turns."""
-        sampled = np.unique((np.arange(SAMPLE_ROWS) * _GOLDEN % 1 * len(values)).astype(np.intp))[: len(values)]
+        sampled = np.unique((np.arange(SKELETON_ROWS) * _GOLDEN % 1 * len(values)).astype(np.intp))[: len(values)]
         sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]
