@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import check_named, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, YesOption, check_answerable, confirm, print_json, print_table
 from chsink.config import Config
@@ -59,9 +59,7 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)
-    if unknown := sorted(set(tables or ()) - set(loaded.mirror.tables)):
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
-
+    check_named(tables or (), loaded)
     asked = Asked(tuple(tables or ()), group, control_topic, trust_group)
     found = _taken_over(loaded, asked, yes=yes, show=not as_json)
     if as_json:
@@ -87,6 +85,7 @@ def _taken_over(config: Config, said: Asked, *, yes: bool, show: bool) -> Takeov
 
     kafka = open_admin(config)
     opened = open_mirror(config, kafka)
+    check_named(said.tables, opened.config)
 
     def surveyed() -> Takeover:
         known = kafka.topics(), said.tables, said.group, said.control_topic

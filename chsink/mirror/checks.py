@@ -18,17 +18,17 @@ from chsink.mirror.known_tables import Target
 from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
+from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.tables import PropertyKeys, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
-from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import DamagedChain, decode, read_chain
 
 VERSION = 2
 FORMAT = "write.format.default"
 
 
-def mirror_findings(config: Config, kafka: KafkaCluster) -> Iterator[Finding]:
+def mirror_findings(config: Config, kafka: KafkaTopics) -> Iterator[Finding]:
     """Every check of the mirror that a configuration describes."""
     opened: list[OpenMirror] = []
 

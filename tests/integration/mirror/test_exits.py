@@ -377,6 +377,7 @@ def test_a_topic_that_was_made_again_while_a_coordinator_runs(make_bench: MakeBe
     assert bench.landed() - gone == bench.sent()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_LOG_SHRANK")
 def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     """⚑ What was handed over of lost records must not land behind new ones.  (A broker loses none for a test: the table
