@@ -15,6 +15,7 @@ from chsink.cli.dlq import dlq
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
+from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_commit import commit
@@ -104,6 +105,7 @@ app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)
 app.add_typer(sql)
+app.add_typer(kafka)
 app.add_typer(dev)
 
 if __name__ == "__main__":

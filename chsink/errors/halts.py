@@ -386,6 +386,15 @@ MIRROR_CHAIN_MISSING = halt(
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
 )
+MIRROR_CHOICE_CHANGED = halt(
+    "CHS-352",
+    "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
+    "{detail}",
+    "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
+    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
+    runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
+    "reports were lost, or that the catalog refused their commit.",
+)
 MIRROR_TABLE_GONE = halt(
     "CHS-343",
     "Iceberg table {tables} does not exist in the catalog",

@@ -146,6 +146,10 @@ class ControlSender:
         """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
         return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
 
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
+        return {tp: found.note for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
+
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
 

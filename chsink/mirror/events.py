@@ -62,7 +62,8 @@ class UnitTag:
     """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open.
 
     The unit's files bear a name that is made of its id and range, so no two units name one file.  ``timestamp_ms`` is
-    the largest of the unit's records, None where it has none.
+    the largest of the unit's records, None where it has none.  ``choice`` is the fingerprint of what chose the records,
+    None if the table takes all.
     """
 
     unit: str
@@ -76,6 +77,7 @@ class UnitTag:
     parts: int
     spec_id: int
     timestamp_ms: int | None = None
+    choice: str | None = None
 
     @property
     def file_id(self) -> UUID:
@@ -237,6 +239,7 @@ _TAG = {
     "chsink_parts": "parts",
     "chsink_spec_id": "spec_id",
     "chsink_timestamp": "timestamp_ms",
+    "chsink_choice": "choice",
 }
 
 
