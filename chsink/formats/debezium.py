@@ -32,6 +32,7 @@ from chsink.decode.connect import connected
 from chsink.decode.field_paths import Path, Places, no_object
 from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
+from chsink.decode.prefilter import window
 from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, payloads, type_at, type_of
 from chsink.formats.deletes import filled, of_deletion
 from chsink.formats.json import ShapedFields, constant_of, said_of
@@ -118,8 +119,7 @@ class DebeziumReader:
         plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns[:2])
         letter, is_wrapped = pc.coalesce(plain, wrapped), valid_of(wrapped)
         present, delete = (mask_of(pc.is_in(letter, pa.array(kinds))) for kinds in (["c", "r", "u"], ["d"]))
-        whole = values.take(pa.array(origin))
-        unsent = np.logical_or.reduce([mask_of(pc.match_substring(whole, text)) for text in self._unsent])
+        unsent = self._not_sent(values if len(origin) == len(values) else values.take(pa.array(origin)))
         taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
         if beside is not None:
             taken &= ~is_wrapped
@@ -138,6 +138,14 @@ class DebeziumReader:
         if not parts:
             parts = self._changes(origin[:0], values, keys, SchemaBeside(beside, ()), deleted=False)
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
+
+    def _not_sent(self, values: pa.Array) -> Mask:
+        """Which of the events hold the placeholder.  Few do, so all are searched at once for each of its forms."""
+        _, data = window(values)
+        together = data.tobytes()
+        found = [text for text in self._unsent if text.encode() in together]
+        masks = [mask_of(pc.match_substring(values, text)) for text in found]
+        return np.logical_or.reduce([np.zeros(len(values), np.bool_), *masks])
 
     def _changes(
         self, rows: Rows, values: pa.Array, keys: pa.Array | None, schema: SchemaBeside, *, deleted: bool
