@@ -31,7 +31,7 @@ from chsink.ports import BadValue, Decoded
 
 CUT_ROWS: Final = 1024
 LEAF_ROWS: Final = 32
-SAMPLE_ROWS: Final = 64
+SKELETON_ROWS: Final = 64
 SAMPLE_BYTES: Final = 1 << 20
 
 _AT_ROW: Final = re.compile(r"in row (\d+)$")
@@ -73,7 +73,7 @@ class FieldDecoder:
 
     def _sample(self, values: pa.Array, lengths: npt.NDArray[Any]) -> list[Pairs]:
         """A sample of the records that fit."""
-        sampled = spread(len(values), SAMPLE_ROWS)
+        sampled = spread(len(values), SKELETON_ROWS)
         sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]

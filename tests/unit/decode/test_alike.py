@@ -24,7 +24,15 @@ from chsink.decode.skeleton import Skeleton, Slot, skeleton_of
 from chsink.decode.values import parse_record
 
 KINDS = ["Int64", "UInt64", "Int8", "Float64", "Float32", "Bool", "String", "DateTime", "Date", "UUID"]
-EVERY_KIND = [*KINDS, "Decimal(9, 2)", "Decimal(38, 10)", "Decimal(76, 20)", "Decimal(4, 4)", "Decimal(18, 0)", "UInt128"]
+EVERY_KIND = [
+    *KINDS,
+    "Decimal(9, 2)",
+    "Decimal(38, 10)",
+    "Decimal(76, 20)",
+    "Decimal(4, 4)",
+    "Decimal(18, 0)",
+    "UInt128",
+]
 ODD_NUMBERS = [
     "0", "-0", "-0.0", "00", "01", "-01", "+1", "1.", ".5", "-.5", "1.e5", "1e", "1e+", "1E2", "1e2", "1.0", "1.5", "-", "--1", "1-2",
     "1e400", "-1e400", "1e-400", "1e99999999999", "0x1F", "1_0", "1 2", "1,5", "Infinity", "-Infinity", "NaN", "nan", "1f",
