@@ -47,6 +47,7 @@ class FieldDecoder:
 
     def __init__(self, fields: Sequence[Field], places: Places = PLAIN) -> None:
         self._fields = tuple(fields)
+        places = places.of([field.name for field in fields])
         self._places = places
         self._reference = ExactDecoder(self._fields, places)
         self._plan: FastPlan | None = None  # kept from one call to the next while it suits the records

@@ -129,6 +129,15 @@ def test_events_that_are_read_again_because_they_are_no_plain_changes() -> None:
     )
 
 
+def test_a_delete_by_its_key_does_not_look_into_after() -> None:
+    """⚑ In a batch it was a row; alone it had no object at ``$.after``."""
+    values, keys = data(*[{**event("d"), "after": "x"}] * 2, event("d")), data(*[{"id": 7}] * 3)
+    found = outcomes(SETTINGS, COLUMNS, values, keys)
+
+    assert found == alone(SETTINGS, COLUMNS, values, keys=keys)
+    assert [row["id"] for row in found] == [7, 7, 7]
+
+
 def test_a_column_may_be_named_like_a_path() -> None:
     columns = (COLUMNS[0], Column("$.op", "String"), Column("$.payload.op", "String"))
     row = {"id": 1, "$.op": "mine", "$.payload.op": "d"}
