@@ -12,8 +12,8 @@ Parts:
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
-  shapes    records of other shapes and formats (wide, nested, nulls, long texts, bad ones, Avro, Protobuf, Debezium),
-            each drained in turns by (b2) and (c); rows of both are compared
+  shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
+            flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
 
 Examples:
@@ -174,7 +174,14 @@ def _arguments() -> argparse.Namespace:
         "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
     )
     sizes.add_argument("--routes", type=_count, default=300, help="routes: topics, each with a table (300)")
-    sizes.add_argument("--shape", action="append", default=[], help="shapes: this one; may be given again (all)")
+    sizes.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        choices=shapes.NAMES,
+        metavar="NAME",
+        help="shapes: this one; may be given again (all)",
+    )
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")

@@ -21,6 +21,7 @@ from bench.shaped import CHANGE_COLUMNS, SHAPES, change, change_as_json
 from bench.speed import KINDS, Runs
 from bench.topic import PARTITIONS
 
+NAMES = (*SHAPES, "orders", "avro", "protobuf", "changes", "debezium")
 MOST_RECORDS = 1_000_000
 MOST_ROUNDS = 3
 GOALS = {"bad": 0.85, "debezium": 0.6}
@@ -51,6 +52,7 @@ def loads(folder: Path) -> dict[str, Load]:
         found["orders" if name == "json" else name] = Load(columns, _again(values), _again(made["json"][1]), form=text)
     found["changes"] = Load(CHANGE_COLUMNS, change_as_json)
     found["debezium"] = Load(CHANGE_COLUMNS, change, change_as_json, form={"type": "debezium"})
+    assert found.keys() == set(NAMES), "all that may be asked for"
     return found
 
 
