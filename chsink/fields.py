@@ -37,6 +37,7 @@ _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _CREDENTIAL = re.compile(
     r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$"
     r"|(^|[.-])(token|credential|account-key|connection-string)$"  # of an Iceberg catalog and its storage
+    r"|^header\.(?i:authorization|x-api-key)$"
 )
 _LOGIN_IN_URL = re.compile(r"://[^/@]*:[^/@]+@")
 _MAX_PORT = 65_535

@@ -221,9 +221,10 @@ def mirror_sample_findings(config: Config, kafka: KafkaAdmin, count: int, progre
     from chsink.mirror.opening import open_mirror  # needs the packages
 
     policy = config.errors.on_bad_value
-    readable = open_mirror(config, kafka).readable()
+    mirror = open_mirror(config, kafka)
+    readable = mirror.readable()
     with closing(open_sampler(config)) as sampler:
-        for topic in config.mirror.topics:
+        for topic in mirror.config.mirror.topics:
             seen, total = [Misfits(config.errors.on_tombstone not in {"bad", "delete"}) for _ in readable[topic]], 0
             for records in sampled(kafka, sampler, topic, count, progress):
                 total += records.num_rows

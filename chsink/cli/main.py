@@ -19,6 +19,8 @@ from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_events import events
+from chsink.cli.mirror_recover import recover
+from chsink.cli.mirror_takeover import takeover
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
@@ -95,6 +97,8 @@ app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
 mirror.command()(events)
+mirror.command()(recover)
+mirror.command()(takeover)
 app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)

@@ -277,10 +277,15 @@ class Observe(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum log level."""
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
-    """Port of the driver that serves Prometheus metrics; 0 chooses a free port. Default: no metrics."""
+    """Port of the driver that serves Prometheus metrics, and `/healthz` and `/readyz` for [probes](install.md#probes);
+    0 chooses a free port. Default: none of them."""
     metrics_host: Text = "127.0.0.1"
     """Address on which the metrics are served. The default is reachable from the driver's own machine only; `0.0.0.0`
     serves them, without a password, on all its IPv4 interfaces."""
+    stay_after_halt: bool = False
+    """After a halt, or when a newer driver owns the sink, keep the process until SIGTERM, not
+    [ready](install.md#probes): with its metrics and its status page, without Spark. For supervisors that restart
+    whatever ends, such as a Kubernetes Deployment. Default: the process ends with exit code 3 or 4."""
     progress: Literal["auto", "never"] = "auto"
     """`auto` shows a progress bar on a terminal."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None

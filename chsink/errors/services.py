@@ -134,7 +134,7 @@ MIRROR_NOT_HANDED_OVER = unavailable(
 )
 MIRROR_TOPIC_BEGINS = unavailable(
     "CHS-712",
-    "topics that had no record have one now: {topics}",
+    "topics that had no record, or did not exist, have one now: {topics}",
     "start again (`chsink run` does so by itself): the mirror then creates their tables",
 )
 MIRROR_OFFSET_GONE = unavailable(

@@ -26,9 +26,9 @@ Progress = Callable[[int, int], None]
 
 
 def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path, progress: Progress) -> Path:
-    """Fetch ``organisation:name:version`` coordinates into a folder below ``scratch``; returns that folder.
+    """Fetch ``organisation:name:version[:classifier]`` coordinates into a folder below ``scratch``; returns the folder.
 
-    Files are named ``name-version.jar``.  Raises CHS-902 after the last attempt.
+    Files are named ``name-version[-classifier].jar``.  Raises CHS-902 after the last attempt.
     """
     assert coordinates, "nothing to fetch"
     target = scratch / "jars"
@@ -46,20 +46,33 @@ def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Pa
 
 
 def _file_name(coordinate: str) -> str:
-    _, name, version = coordinate.split(":")
-    return f"{name}-{version}.jar"
+    return f"{'-'.join(coordinate.split(':')[1:])}.jar"
 
 
 def _request(coordinates: Sequence[str]) -> str:
-    wanted = "".join(
-        f"<dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(version)} "
-        'transitive="false" conf="default->default"/>\n'
-        for organisation, name, version in (coordinate.split(":") for coordinate in coordinates)
-    )
+    modules: dict[tuple[str, str, str], list[str]] = {}
+    for coordinate in coordinates:
+        organisation, name, version, *classifier = coordinate.split(":")
+        modules.setdefault((organisation, name, version), []).append("".join(classifier))
+    wanted = "".join(_dependency(*module, classifiers) for module, classifiers in modules.items())
     return (
-        '<ivy-module version="2.0"><info organisation="chsink" module="fetch"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="chsink" module="fetch"/>'
         '<configurations><conf name="default"/></configurations>\n'
         f"<dependencies>\n{wanted}</dependencies></ivy-module>\n"
+    )
+
+
+def _dependency(organisation: str, name: str, version: str, classifiers: Sequence[str]) -> str:
+    """One module, of which the file without a classifier is the default."""
+    files = "".join(
+        f'<artifact name={quoteattr(name)} type="jar"' + (f" m:classifier={quoteattr(each)}/>" if each else "/>")
+        for each in classifiers
+        if any(classifiers)
+    )
+    return (
+        f"<dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(version)} "
+        f'transitive="false" conf="default->default">{files}</dependency>\n'
     )
 
 
@@ -69,7 +82,7 @@ def _argv(request: Path, cache: Path, target: Path, ivy_jars: Path) -> list[str]
         argv += ["-settings", settings]
     argv += ["-ivy", str(request), "-cache", str(cache), "-confs", "default", "-m2compatible"]
     # Some Maven jars are published with the packaging "bundle".
-    return [*argv, "-types", "jar", "bundle", "-retrieve", f"{target}/[artifact]-[revision].[ext]"]
+    return [*argv, "-types", "jar", "bundle", "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
 
 
 def _run(argv: Sequence[str], total: int, progress: Progress) -> tuple[bool, str]:

@@ -43,29 +43,34 @@ class Jar:
     name: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{'-'.join(self._parts[1:])}.jar"
+
+    @property
+    def _parts(self) -> list[str]:
+        return [part for part in (self.organisation, self.name, self.version, self.classifier) if part]
 
     def __str__(self) -> str:
-        return f"{self.organisation}:{self.name}:{self.version}"
+        return ":".join(self._parts)
 
 
-def ensure(set_name: str, progress: ivy.Progress | None = None) -> list[Path]:
+def ensure(set_name: str, progress: ivy.Progress | None = None, *, file: Path | None = None) -> list[Path]:
     """The files of a set of ``jars.toml``, fetched if they are not there; all of them checked against their SHA-256.
+    ``file`` is another such list.
     A fetch tells ``progress`` how far it is; without one, standard error.
 
     Raises CHS-902 when a file cannot be fetched, CHS-903 when it is not the pinned one.
     """
-    jars = pins()[set_name]
+    jars = pins(file)[set_name]
     folder = cache_folder()
     if _missing(jars, folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _one_process(folder / ".lock"):
-            missing = _missing(jars, folder)
-            if missing:
-                _fetch(set_name, missing, folder, progress)
+            if absent := _missing(jars, folder):
+                _fetch(set_name, absent, folder, progress, (file or _PINS).name)
     return [folder / jar.file_name for jar in jars]
 
 
@@ -77,17 +82,21 @@ def spark_jars(progress: ivy.Progress | None = None) -> str:
     return ",".join(map(str, ensure(SPARK_KAFKA, progress)))
 
 
+def missing(set_name: str) -> list[Jar]:
+    """The files of a set that are not in the cache, or are not the pinned ones."""
+    return _missing(pins()[set_name], cache_folder())
+
+
 @functools.cache
-def pins() -> dict[str, tuple[Jar, ...]]:
-    """Every set of ``jars.toml``, in the order of the file."""
-    with _PINS.open("rb") as file:
-        sets = tomllib.load(file)
+def pins(file: Path | None = None) -> dict[str, tuple[Jar, ...]]:
+    """Every set of ``jars.toml``, or of another such list, in the order of the file."""
+    sets = tomllib.loads((file or _PINS).read_text(encoding="utf-8"))
     return {name: tuple(_jar(*pin) for pin in files.items()) for name, files in sets.items()}
 
 
 def _jar(coordinate: str, sha256: str) -> Jar:
-    organisation, name, version = coordinate.split(":")
-    return Jar(organisation, name, version, sha256)
+    organisation, name, version, *classifier = coordinate.split(":")
+    return Jar(organisation, name, version, sha256, *classifier)
 
 
 def cache_folder() -> Path:
@@ -126,7 +135,7 @@ def _one_process(lock: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progress | None) -> None:
+def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progress | None, pins_name: str) -> None:
     """Fetch into a scratch folder beside the cache, check, then give each file its name."""
     with (
         tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch,
@@ -137,7 +146,7 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progr
             path = fetched / jar.file_name
             found = _sha256(path)
             if found != jar.sha256:
-                raise local.JAR_CHECKSUM(jar=jar, found=found, pinned=jar.sha256, pins=_PINS.name)
+                raise local.JAR_CHECKSUM(jar=jar, found=found, pinned=jar.sha256, pins=pins_name)
             path.replace(folder / jar.file_name)
 
 

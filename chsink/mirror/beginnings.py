@@ -34,8 +34,9 @@ class Beginnings:
     """``assigned``: the topic-partitions that have started.  ``found``: the topic-partitions that Kafka had at the last
     check.  ``topic_ids``: each topic's id when it was first seen.
 
-    With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs.  ``pool`` opens
-    producers in parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
+    With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs; one of
+    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``pool`` opens producers in
+    parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
@@ -45,11 +46,12 @@ class Beginnings:
         source: KafkaCluster,
         *,
         at_latest: bool,
+        matched: Collection[str] = (),
         pool: Callable[[], Executor],
         under_way: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
-        self._at_latest, self._pool, self._under_way = at_latest, pool, under_way
+        self._at_latest, self._matched, self._pool, self._under_way = at_latest, frozenset(matched), pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
         self.topic_ids: dict[str, str] = {}
@@ -75,6 +77,7 @@ class Beginnings:
         if self._at_latest:
             known = {tp.topic for tp, at in committed.items() if at is not None}
             known |= {tp.topic for name in self._tables.targets for tp in self._tables.read(name)[1].links}
+            known |= self._matched if known else set()
             fresh |= self._source.log_ends([tp for tp in new if tp.topic not in known])
         known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
         halted: dict[TopicPartition, Halted] = {}

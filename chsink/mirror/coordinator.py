@@ -73,7 +73,7 @@ class _Round:
 
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
-    producers in parallel.  With ``at_latest``, a topic that neither group nor table knows begins at its logs' ends.
+    producers in parallel.  For ``at_latest`` and ``matched``, see :class:`chsink.mirror.beginnings.Beginnings`.
     ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
@@ -88,6 +88,7 @@ class Coordinator:
         reread: Callable[[Hole], None],
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
+        matched: Collection[str] = (),
         pool: Callable[[], Executor] = at_once,
         under_way: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
@@ -97,7 +98,9 @@ class Coordinator:
         self.rounds = 0
         self.tables = KnownTables(targets, names.topic)
         self.table_commits = TableCommits(self.tables, self.buffer, source, log)
-        self._beginnings = Beginnings(names, self.tables, source, at_latest=at_latest, pool=pool, under_way=under_way)
+        self._beginnings = Beginnings(
+            names, self.tables, source, at_latest=at_latest, matched=matched, pool=pool, under_way=under_way
+        )
         self._open: _Round | None = None
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None

@@ -105,6 +105,8 @@ class DataWritten:
     files: tuple[FileEntry, ...]
     tag: UnitTag | None
     partition: StructType = field(default=UNPARTITIONED, compare=False)
+    deletes: tuple[FileEntry, ...] = ()
+    """Of another program; chsink writes none."""
 
     @property
     def own(self) -> bool:
@@ -297,7 +299,8 @@ def _read(kind: int, found: Fields) -> Payload | None:
             return StartCommit(commit_id)
         case 1:
             files = tuple(found.get("data_files") or ())
-            return DataWritten(commit_id, _read_reference(found), files, _read_tag(found))
+            deletes = tuple(found.get("delete_files") or ())
+            return DataWritten(commit_id, _read_reference(found), files, _read_tag(found), deletes=deletes)
         case 2:
             return DataComplete(commit_id, tuple(_answers(found)))
         case 3:

@@ -7,8 +7,15 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NotInstalledError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
 from pyiceberg.table.metadata import TableMetadata
 
 from chsink.config import Config
@@ -23,6 +30,8 @@ from chsink.mirror.known_tables import Target
 from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
+from chsink.mirror.ports import KafkaTopics
+from chsink.mirror.rest import open_catalog
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
@@ -32,9 +41,18 @@ from chsink.statemachine.commit.rounds import CommitPace
 
 _log = logging.getLogger(__name__)
 
-REFUSED = (ValueError, NotInstalledError)
-"""What pyiceberg raises for properties that no catalog takes, and for a catalog whose packages are missing.  Subclasses
-do not count: an answer that cannot be read raises one of them.
+REFUSED = (
+    ValueError,
+    NotInstalledError,
+    BadRequestError,
+    ForbiddenError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+"""What pyiceberg raises for properties that no catalog takes, for a catalog whose packages are missing, and where a
+REST catalog does not know the address, the warehouse or the login.  Subclasses do not count: an answer that cannot be
+read, and a server that is busy, raise one of them.
 """
 
 
@@ -84,7 +102,7 @@ class OpenMirror:
     def without(self, topics: Collection[str]) -> OpenMirror:
         """The mirror without these topics, and without the tables that only they feed."""
         mirror = self.config.mirror
-        kept = mirror.model_copy(update={"routes": tuple(r for r in mirror.routes if r.topic not in topics)})
+        kept = mirror.with_routes([r for r in mirror.routes if r.topic not in topics])
         targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
@@ -160,14 +178,18 @@ def _usable(before: TableWork, now: TableWork) -> TableWork:
     return now
 
 
-def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
-    """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
+def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
+    """The mirror of a configuration, with a route for each topic that matches a pattern now.  Connects to the catalog.
+
+    Raises PreflightError, UnavailableError and InvalidConfigError.
+    """
+    config = config.with_mirrored(kafka.topics)
     mirror = config.mirror
     mirror.check_catalog_file(exists=not any(map(mirror.creates, mirror.tables)))
     properties = mirror.catalog_properties()
     name = properties.pop("name")
     try:
-        catalog = load_catalog(name, **properties)
+        catalog = open_catalog(name, properties)
     except Exception as error:  # any exception of the catalog's client
         if type(error) in REFUSED:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, Self
 
+from chsink.ports import KafkaCluster
 from chsink.statemachine.ranges import TopicPartition
+
+
+class KafkaTopics(KafkaCluster, Protocol):
+    """A cluster that lists its topics, for patterns."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics.  UnavailableError if Kafka does not answer."""
 
 
 class GroupReader(Protocol):

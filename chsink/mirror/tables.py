@@ -41,10 +41,10 @@ from pyiceberg.table.update import (
 )
 
 from chsink.mirror.append import AppendBySpec
-from chsink.mirror.rows import found_row, rows_until
+from chsink.mirror.rows import found_row, row_ranges, rows_until
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class DamagedProperty(DamagedChain):
         self.name = name
 
 
-_CHAINS = f"chsink.chain.{MAIN_BRANCH}."
+CHAINS = f"chsink.chain.{MAIN_BRANCH}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class PropertyKeys:
     @property
     def chain(self) -> str:
         """The key of the main branch's chain, in the summary and in the properties."""
-        return f"{_CHAINS}{self.group}"
+        return f"{CHAINS}{self.group}"
 
     def origin(self, tp: TopicPartition) -> str:
         """The property with a topic-partition's origin, kept until a snapshot's chain has the origin."""
@@ -120,7 +120,7 @@ class PropertyKeys:
 
 def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
     """The chains of other sinks, by their group."""
-    return {k.removeprefix(_CHAINS): v for k, v in properties.items() if k.startswith(_CHAINS) and k != keys.chain}
+    return {k.removeprefix(CHAINS): v for k, v in properties.items() if k.startswith(CHAINS) and k != keys.chain}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,13 @@ class MirrorTable:
         with self._answered():
             return found_row(read.table, topics, topic, partitions)
 
+    def row_ranges(
+        self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]
+    ) -> dict[int, Sequence[OffsetRange]] | None:
+        """See :func:`chsink.mirror.rows.row_ranges`.  Raises ``CatalogFailed`` if the storage does not answer."""
+        with self._answered():
+            return row_ranges(read.table, topics, topic, partitions)
+
     def rows_until(self, read: TableRead, topics: Collection[str], tp: TopicPartition) -> int | None:
         """See :func:`chsink.mirror.rows.rows_until`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
@@ -199,14 +206,17 @@ class MirrorTable:
         chain: Chain,
         commit_id: uuid.UUID,
         valid_through_ms: int | None,
+        *,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> Committed:
-        """Commit one snapshot with these files and this chain."""
+        """Commit one snapshot with these files, this chain, and ``more`` in its summary."""
         chain = replace(chain, commit_id=str(commit_id))
         unnamed = replace(chain, snapshot_id=None, sequence=0, rows=None)
         summary = {
             COMMIT_ID: str(commit_id),
             self.keys.offsets: json.dumps({str(p): offset for p, offset in sorted(chain.control.items())}),
             self.keys.chain: encode(unnamed),
+            **more,
         }
         if valid_through_ms is not None:
             summary[VALID_THROUGH] = str(valid_through_ms)

@@ -38,6 +38,7 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
 
 def iceberg_statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[str]:
     """Spark's statements for the mirror's tables."""
+    config = config.with_mirrored(kafka.topics)
     catalog = str(config.mirror.catalog_properties()["name"])
     for table in config.mirror.tables:
         if not topics or any(route.topic in topics for route in config.mirror.routes_to(table)):

@@ -12,6 +12,7 @@ import pytest
 
 from chsink.errors import ChsinkError
 from chsink.jvm import ivy, jars
+from tests.support.iceberg_rest import PINS
 
 CONTENT = b"not really a jar, but exactly these bytes"
 
@@ -33,7 +34,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     settings.write_text(
         '<ivysettings><settings defaultResolver="folder"/><resolvers><filesystem name="folder" m2compatible="true">'
         f'<ivy pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].pom"/>'
-        f'<artifact pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"/>'
+        f'<artifact pattern="{root}/[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"/>'
         "</filesystem></resolvers></ivysettings>",
         encoding="utf-8",
     )
@@ -47,21 +48,27 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     jars.pins.cache_clear()
 
 
-def pin(folder: Path, sha256: str, coordinate: str = "org.example:thing:1.0") -> None:
-    (folder / "jars.toml").write_text(f'[mine]\n"{coordinate}" = "{sha256}"\n', encoding="utf-8")
+def pin(folder: Path, sha256: str, *coordinates: str) -> None:
+    pins = "".join(f'"{coordinate}" = "{sha256}"\n' for coordinate in coordinates or ["org.example:thing:1.0"])
+    (folder / "jars.toml").write_text(f"[mine]\n{pins}", encoding="utf-8")
 
 
 def test_a_set_is_fetched_once_without_its_dependencies(
     repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (path,) = jars.ensure("mine")
-    assert path == tmp_path / "cache" / "jars" / "thing-1.0.jar"
-    assert path.read_bytes() == CONTENT
+    """A file with a classifier is another file of the same version."""
+    (repository / "thing-1.0-tests.jar").write_bytes(CONTENT)
+    pin(tmp_path, hashlib.sha256(CONTENT).hexdigest(), "org.example:thing:1.0", "org.example:thing:1.0:tests")
+    jars.pins.cache_clear()
+    paths = jars.ensure("mine")
+    folder = tmp_path / "cache" / "jars"
+    assert paths == [folder / "thing-1.0.jar", folder / "thing-1.0-tests.jar"]
+    assert [path.read_bytes() for path in paths] == [CONTENT] * 2
     (repository / "thing-1.0.jar").unlink()
-    assert jars.ensure("mine") == [path]
-    said = f"downloading mine to {path.parent} (once): "
-    assert capsys.readouterr().err == f"{said}0 of 1 jars\n{said}1 of 1 jars\n"
-    assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "thing-1.0.jar"]
+    assert jars.ensure("mine") == paths
+    said = f"downloading mine to {folder} (once): "
+    assert capsys.readouterr().err == f"{said}0 of 2 jars\n{said}2 of 2 jars\n"
+    assert sorted(file.name for file in folder.iterdir()) == [".lock", "thing-1.0-tests.jar", "thing-1.0.jar"]
 
 
 def test_a_damaged_file_is_fetched_again(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +110,9 @@ def test_processes_that_need_it_at_once_fetch_it_once(repository: Path, tmp_path
 
 
 def test_every_shipped_pin_is_whole() -> None:
-    sets = jars.pins()
+    sets = {**jars.pins(), **jars.pins(PINS)}
     counts = {name: len(files) for name, files in sets.items()}
-    assert counts == {"spark-kafka": 4, "kafka-broker": 46, "clickhouse-jdbc": 19}
+    assert counts == {"spark-kafka": 4, "kafka-broker": 46, "clickhouse-jdbc": 19, "rest-server": 19, "s3": 2}
     for files in sets.values():
         assert all(len(jar.sha256) == 64 for jar in files)
         assert len({jar.file_name for jar in files}) == len(files)

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from tests.mirror_sim.world import World
 
 KEYS = PropertyKeys(GROUP, CONTROL)
-CONFIG = SimpleNamespace(kafka=SimpleNamespace(starting_offsets="earliest"), sink=SimpleNamespace(name=GROUP))
+CONFIG = SimpleNamespace(
+    kafka=SimpleNamespace(starting_offsets="earliest"),
+    sink=SimpleNamespace(name=GROUP),
+    mirror=SimpleNamespace(matched_topics=()),
+)
 """What of the job file is asked for here."""
 
 

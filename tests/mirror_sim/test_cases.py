@@ -227,3 +227,10 @@ def test_a_driver_that_was_frozen_in_its_start_does_not_halt_for_rows_of_its_suc
     """It had read an empty group and an empty table; the rows that it then found were its successor's."""
     _, failure = RUNS.run_world(910000299, 346, (10, 139, 188))
     assert failure is None
+
+
+def test_a_file_that_is_gone_does_not_keep_a_halt_from_being_said() -> None:
+    """Kafka deleted records of one partition, and somebody a file of the other: each start failed in its last commit."""
+    keep = (2, 3, 10, 80, 127, 145, 200, 202, 233, 296, 339, 342, 354, 361, 386, 420, 426, 462, 484, 501, 502, 563, 574)
+    _, failure = RUNS.run_world(273, 1500, keep)
+    assert failure is None

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from email.message import Message
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -41,6 +42,11 @@ class HttpFault(StrEnum):
     STATUS_429 = "status 429"
     STATUS_503 = "status 503"
     """The proxy answers; the server never gets the request."""
+    LATE_500 = "status 500 after it"
+    LATE_502 = "status 502 after it"
+    LATE_503 = "status 503 after it"
+    LATE_504 = "status 504 after it"
+    """The server carries out the request; the client gets this status without a body."""
     ERROR_IN_BODY = "error in body"
     """The server never gets the request; the answer is ClickHouse's 200 with an exception in its body."""
 
@@ -53,8 +59,14 @@ class _Injected:
     delay_s: float
 
 
+LATE = {fault: int(fault.name[-3:]) for fault in HttpFault if fault.name.startswith("LATE_")}
+
+
 class HttpProxy:
     """``with HttpProxy(server.url) as proxy:`` then use ``proxy.url``.  Faults are taken in the order injected."""
+
+    def refusal(self, path: str, headers: Message, body: bytes) -> tuple[int, bytes] | None:
+        """Status and body of an answer in place of the server's; None lets the request pass.  For subclasses."""
 
     def __init__(self, upstream: str) -> None:
         parts = urlsplit(upstream)
@@ -129,6 +141,9 @@ class _HttpHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self._body()
         proxy: HttpProxy = self.server.proxy  # type: ignore[attr-defined]
+        if refusal := proxy.refusal(self.path, self.headers, body):
+            self._answer(refusal[0], {"Content-Type": "application/json"}, refusal[1])
+            return
         injected = proxy.take(unquote_plus(self.path).encode() + b"\n" + body)
         fault = None if injected is None else injected.fault
         delay_s = 0 if injected is None else injected.delay_s
@@ -152,10 +167,12 @@ class _HttpHandler(BaseHTTPRequestHandler):
                     time.sleep(delay_s)
                 if fault is HttpFault.DROP_ANSWER:
                     self._reset()
+                elif fault in LATE:
+                    self._answer(LATE[fault], {}, b"")
                 else:
                     self._answer(status, headers, answer, cut=fault is HttpFault.CUT_ANSWER)
 
-    do_GET = do_HEAD = do_POST  # noqa: N815 - names that http.server calls
+    do_GET = do_HEAD = do_PUT = do_DELETE = do_POST  # noqa: N815 - names that http.server calls
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""

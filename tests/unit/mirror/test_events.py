@@ -206,6 +206,7 @@ def test_a_message_that_was_cut_is_refused() -> None:
         decode(encode(event(PAYLOAD["DataWritten"]))[:-4])
 
 
+@pytest.mark.soak
 def test_ten_thousand_files_fit_messages_of_default_size() -> None:
     """E-11: no broker setting is asked for."""
     columns = [{"key": n, "value": b"12345678"} for n in range(19)]

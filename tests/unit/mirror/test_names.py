@@ -165,7 +165,7 @@ format = {form}
 def opened(folder: Path, form: str) -> OpenMirror:
     job = folder / "job.toml"
     job.write_text(JOB.format(least=LEAST, folder=folder, form=form), "utf-8")
-    kafka = SimpleNamespace(topic_ids=lambda topics: dict.fromkeys(topics, "id"))
+    kafka = SimpleNamespace(topics=list, topic_ids=lambda topics: dict.fromkeys(topics, "id"))
     return open_mirror(load(job, environ={}), cast("Any", kafka))
 
 
