@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -196,6 +197,8 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     """A client of one replica.  Raises Unreachable when it does not answer: nothing of a statement was sent yet."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
+    if secure:
+        _check_readable(endpoint, url)
     tls = {
         "ca_cert": endpoint.ca_file,
         "client_cert": endpoint.cert_file,
@@ -231,6 +234,17 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     client.http_retries = 0
     client.timeout = Timeout(connect=endpoint.connect_timeout_s, read=endpoint.send_receive_timeout_s)
     return client, pool
+
+
+def _check_readable(endpoint: Connection, url: str) -> None:
+    """Raises Unreachable with the key of a file that cannot be read: what TLS says does not name the file."""
+    files = {"ca_file": endpoint.ca_file, "cert_file": endpoint.cert_file, "key_file": endpoint.key_file}
+    for key, file in files.items():
+        try:
+            if file is not None:
+                Path(file).open("rb").close()
+        except OSError as error:
+            raise Unreachable(f"{url}: clickhouse.tls.{key}: {file}: {error.strerror}") from error
 
 
 @contextmanager
