@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +29,7 @@ from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from chsink.clickhouse.transport import nothing_sent, open_pool, said
+from chsink.errors.tls import unreadable
 from chsink.notation.codes import SETTING_CONSTRAINT_VIOLATION
 from chsink.ports import Row, ServerRefused, Unanswered, Unreachable
 
@@ -197,8 +197,9 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     """A client of one replica.  Raises Unreachable when it does not answer: nothing of a statement was sent yet."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
-    if secure:
-        _check_readable(endpoint, url)
+    named = {"ca_file": endpoint.ca_file, "cert_file": endpoint.cert_file, "key_file": endpoint.key_file}
+    if secure and (wrong := unreadable({f"clickhouse.tls.{key}": file for key, file in named.items()})):
+        raise Unreachable(f"{url}: {wrong}")
     tls = {
         "ca_cert": endpoint.ca_file,
         "client_cert": endpoint.cert_file,
@@ -234,17 +235,6 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     client.http_retries = 0
     client.timeout = Timeout(connect=endpoint.connect_timeout_s, read=endpoint.send_receive_timeout_s)
     return client, pool
-
-
-def _check_readable(endpoint: Connection, url: str) -> None:
-    """Raises Unreachable with the key of a file that cannot be read: what TLS says does not name the file."""
-    files = {"ca_file": endpoint.ca_file, "cert_file": endpoint.cert_file, "key_file": endpoint.key_file}
-    for key, file in files.items():
-        try:
-            if file is not None:
-                Path(file).open("rb").close()
-        except OSError as error:
-            raise Unreachable(f"{url}: clickhouse.tls.{key}: {file}: {error.strerror}") from error
 
 
 @contextmanager

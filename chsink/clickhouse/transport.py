@@ -26,25 +26,12 @@ from urllib3.exceptions import (
 )
 from urllib3.response import BaseHTTPResponse
 
+from chsink.errors import tls
+
 EXCEPTION_CODE = "X-ClickHouse-Exception-Code"
 GATEWAY_WITHOUT_ANSWER = (502, 504)
 CONNECTIONS = 16
 _POOL_OR_CONNECTION = re.compile(r"^\w+\(host=[^)]*\): ")
-_TLS = {
-    r"verify failed: (?:unable to get|self.signed)": "no trusted authority signed the server's certificate: name the "
-    "PEM file of the one that did in clickhouse.tls.ca_file",
-    r"verify failed: certificate has expired": "the server's certificate has expired: renew it",
-    r"verify failed: .*mismatch": "the server's certificate is for another host: use a host name that it contains in "
-    "clickhouse.endpoints",
-    r"ALERT_(?:BAD_CERTIFICATE|CERTIFICATE|UNKNOWN_CA)|CERTIFICATE_REQUIRED": "the server did not accept the "
-    "certificate of this job, or got none: set clickhouse.tls.cert_file and clickhouse.tls.key_file to one that it "
-    "trusts and that has not expired",
-    r"KEY_VALUES_MISMATCH": "clickhouse.tls.key_file is not the key of clickhouse.tls.cert_file",
-    r"NO_CERTIFICATE_OR_CRL_FOUND": "there is no certificate in clickhouse.tls.ca_file",
-    r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE": "the server does not speak TLS on this port: change https:// to "
-    "http://, or name its TLS port",
-}
-"""What TLS says, and what it means for the job file."""
 _ERROR_TEXT = re.compile(rb"\bCode: (\d+)\. DB::")
 
 
@@ -76,8 +63,8 @@ def _check(response: BaseHTTPResponse, *, read: bool) -> None:
         raise ForeignAnswerError(f"the answer is not ClickHouse's (HTTP status {response.status})")
 
 
-def open_pool(send_timeout_s: float, **tls: Any) -> PoolManager:
-    """A pool with the official client's socket options.  ``tls``: ``ca_cert``, ``client_cert``, ``client_cert_key``
+def open_pool(send_timeout_s: float, **files: Any) -> PoolManager:
+    """A pool with the official client's socket options.  ``files``: ``ca_cert``, ``client_cert``, ``client_cert_key``
     and ``verify`` as it takes them.  Proxies named in the environment are not used.
     """
 
@@ -87,7 +74,7 @@ def open_pool(send_timeout_s: float, **tls: Any) -> PoolManager:
     class HttpsPool(HTTPSConnectionPool):
         ConnectionCls = _bounded(HTTPSConnection, send_timeout_s)
 
-    options = get_pool_manager_options(maxsize=CONNECTIONS, retries=0, **tls)
+    options = get_pool_manager_options(maxsize=CONNECTIONS, retries=0, **files)
     pool = CheckedPool(**options)
     pool.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
     return pool
@@ -116,7 +103,7 @@ def said(error: HTTPError) -> str:
     cause = reason.__cause__
     if isinstance(reason, NewConnectionError) and isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    if meant := next((words for pattern, words in _TLS.items() if re.search(pattern, str(reason))), ""):
+    if meant := tls.meaning(str(reason), "clickhouse.tls", "clickhouse.endpoints"):
         return meant
     if isinstance(reason, ProtocolError) and len(reason.args) == 2 and isinstance(reason.args[1], OSError):
         return reason.args[1].strerror or str(reason.args[1])
