@@ -18,6 +18,7 @@ from chsink.cli.jars import jars
 from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_recover import recover
 from chsink.cli.mirror_takeover import takeover
@@ -96,6 +97,7 @@ app.command()(ui)
 app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
+mirror.command()(commit)
 mirror.command()(events)
 mirror.command()(recover)
 mirror.command()(takeover)

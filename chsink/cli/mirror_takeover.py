@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import check_named, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, YesOption, check_answerable, confirm, print_json, print_table
 from chsink.config import Config
@@ -15,7 +15,7 @@ from chsink.config import Config
 if TYPE_CHECKING:
     from chsink.mirror.takeover import Takeover
 
-TABLES = ("table", "commit", "valid_through", "files", "rows")
+TABLES = ("table", "commit", "valid_through", "files", "rows", "lost_files")
 PARTITIONS = ("topic", "partition", "continues_at")
 
 
@@ -55,12 +55,11 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     \b
     commit, valid_through   of the connector's newest snapshot
     files, rows             what waits for a commit, and is committed now
+    lost_files              files that the connector wrote and never committed, and that somebody deleted
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)
-    if unknown := sorted(set(tables or ()) - set(loaded.mirror.tables)):
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
-
+    check_named(tables or (), loaded)
     asked = Asked(tuple(tables or ()), group, control_topic, trust_group)
     found = _taken_over(loaded, asked, yes=yes, show=not as_json)
     if as_json:
@@ -86,6 +85,7 @@ def _taken_over(config: Config, said: Asked, *, yes: bool, show: bool) -> Takeov
 
     kafka = open_admin(config)
     opened = open_mirror(config, kafka)
+    check_named(said.tables, opened.config)
 
     def surveyed() -> Takeover:
         known = kafka.topics(), said.tables, said.group, said.control_topic

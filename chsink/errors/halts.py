@@ -314,6 +314,12 @@ RESEND_WOULD_DOUBLE = preflight(
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
+RESEND_LETTERS_DOUBLE = preflight(
+    "CHS-322",
+    "{table} holds {letters} dead letters of {ranges}: if the range is inserted again, they will be there twice",
+    "delete them on {url}, where dead letters are kept: {delete}; then run this command again before you start the "
+    "job, because ClickHouse would drop them as duplicates",
+)
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
@@ -385,6 +391,15 @@ MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
+)
+MIRROR_CHOICE_CHANGED = halt(
+    "CHS-352",
+    "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
+    "{detail}",
+    "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
+    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
+    runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
+    "reports were lost, or that the catalog refused their commit.",
 )
 MIRROR_TABLE_GONE = halt(
     "CHS-343",

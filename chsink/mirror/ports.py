@@ -53,6 +53,9 @@ class EventSender(Protocol):
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none, once no transaction is moving them.  Raises ``Unanswered``."""
 
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises ``Unanswered``."""
+
     def close(self) -> None:
         """Release the connection."""
 

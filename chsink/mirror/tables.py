@@ -42,8 +42,9 @@ from pyiceberg.table.update import (
 
 from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, row_ranges, rows_until
+from chsink.mirror.sharing import decoded, encoded
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, StoredShare, TableView, decode, encode
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,18 @@ class PropertyKeys:
                     raise DamagedProperty(name, "its name has no topic-partition")
                 found[name] = TopicPartition(topic, int(number))
         return found
+
+    def share(self, topic: str) -> str:
+        """The property that says how the table shares a topic."""
+        return f"{self._shares}{topic}"
+
+    def shares(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties that say how the table shares topics, by topic."""
+        return {k.removeprefix(self._shares): k for k in properties if k.startswith(self._shares)}
+
+    @property
+    def _shares(self) -> str:
+        return f"chsink.share.{MAIN_BRANCH}.{self.group}/"
 
     @property
     def _origins(self) -> str:
@@ -236,16 +249,35 @@ class MirrorTable:
         """Commit the chain alone, without a snapshot: the newest own snapshot stays the one that it names."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
 
-    def begin(self, read: TableRead, chain: Chain, tps: Sequence[TopicPartition]) -> Committed:
-        """Commit the chain in which these topic-partitions begin, and their origins."""
+    def begin(
+        self,
+        read: TableRead,
+        chain: Chain,
+        tps: Sequence[TopicPartition],
+        shares: Mapping[TopicPartition, StoredShare] = MappingProxyType({}),
+    ) -> Committed:
+        """Commit the chain in which these topic-partitions begin, their origins, and how the table shares others."""
         links = {self.keys.origin(tp): chain.links[tp] for tp in tps}
-        origins = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
-        return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))
+        stored = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()} | self._shared(
+            read, shares
+        )
+        return self._commit(read, (SetPropertiesUpdate(updates=stored), self._property(chain)))
+
+    def _shared(self, read: TableRead, shares: Mapping[TopicPartition, StoredShare]) -> dict[str, str]:
+        """The properties that say so."""
+        after = {**read.view.shared, **shares}
+        return {self.keys.share(topic): encoded(after, topic) for topic in {tp.topic for tp in shares}}
 
     def decide(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
         origins = list(self.keys.origins(read.table.metadata.properties))
+        back = {
+            tp: replace(share, since=chain.links[tp].until)
+            for tp, share in read.view.shared.items()
+            if tp in chain.links and share.since > chain.links[tp].until
+        }
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
+        updates += (SetPropertiesUpdate(updates=self._shared(read, back)),) if back else ()
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
 
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
@@ -313,8 +345,17 @@ class MirrorTable:
         specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
         before = None if oldest is None else _rows_before(oldest)
-        origins = self._origins(metadata.properties)
-        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before)
+        origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared)
+
+    def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
+        found: dict[TopicPartition, StoredShare] = {}
+        for topic, name in self.keys.shares(properties).items():
+            try:
+                found |= decoded(topic, properties[name])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise DamagedProperty(name, f"damaged ({type(error).__name__}: {error})") from error
+        return found
 
     def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:
         found = {}

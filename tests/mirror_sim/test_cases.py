@@ -152,7 +152,7 @@ def test_records_that_kafka_deletes_before_a_checkpoint_that_begins_behind_them_
         world.kafka.append(tp, 1)
         world.checkpoint = Checkpoint()
         ends = {tp: world.kafka.log(tp).end for tp in world.kafka.all()}
-        by_topic = {t: {str(tp.partition): at for tp, at in ends.items() if tp.topic == t} for t in world.routes}
+        by_topic = {t: {str(tp.partition): at for tp, at in ends.items() if tp.topic == t} for t in world.routes.whole}
         monkeypatch.setattr(world, "starting", lambda: json.dumps(by_topic))
         if running:
             steps(world, 2_000)

@@ -87,7 +87,7 @@ def test_the_mirror_goes_on_behind_the_last_rows(make_bench: MakeBench, control:
     bench.hand_over(0, 6)
     bench.round(first)
     bench.hand_over(*bench.produce([7], 1), 1)
-    first.targets = {"shop.orders": first.targets["shop.orders"]}
+    first.tables.targets = {"shop.orders": first.targets["shop.orders"]}
     bench.round(first)  # the archive lacks the last record
     bench.hand_over(*bench.produce([8], 2), 2)
     lose(bench, control=control)

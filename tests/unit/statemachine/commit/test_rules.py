@@ -22,7 +22,7 @@ from chsink.statemachine.commit.chain import (
     read_chain,
     with_origin,
 )
-from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, begin, hand_over
+from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, Place, begin, hand_over
 from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
 from chsink.statemachine.commit.recover import RECOVER, RowsFound, recovered
 from chsink.statemachine.commit.render import commit_tables, page
@@ -346,13 +346,13 @@ FRESH, MOVED, LATER = Link("id", 3, 3), Link("id", 0, 5), Link("id", 0, 8)
 )
 def test_where_a_topic_partition_starts(committed: int | None, links: list[Link | None], expected: Beginning) -> None:
     """⚑ D4, R-8: never below what a table holds, never at the latest offset."""
-    assert begin("id", committed, links, 2) == expected
+    assert begin("id", committed, map(Place, links), 2) == expected
 
 
 @pytest.mark.parametrize("links", [[None], [FRESH, None]])
 def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
     """⚑ Neither the group nor the table knows them: they would land again.  A group that knows shows a new partition."""
-    assert begin("id", None, links, 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
+    assert begin("id", None, map(Place, links), 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_log_that_starts_above_what_was_handed_over_halts(
     committed: int | None, links: list[Link | None], log_start: int, because: str
 ) -> None:
     """⚑ A checkpoint that was beyond these offsets did not plan them, so their loss showed with the next record only."""
-    begun = begin("id", committed, links, 2, log_start=log_start)
+    begun = begin("id", committed, map(Place, links), 2, log_start=log_start)
     assert begun.because == because and (begun.halt is CommitHalt.RECORDS_GONE) == (because == "RECORDS_GONE")
 
 
@@ -406,6 +406,8 @@ def test_what_rows_say(found: RowsFound, expected: tuple[str, Link | None]) -> N
         (ReportedFile(5, stored=0, passed=6, in_table=False), False),
         (ReportedFile(5, stored=5, passed=5, in_table=False), True),
         (ReportedFile(0, stored=0, passed=0, in_table=False), True),
+        (ReportedFile(5, stored=6, passed=6, in_table=True, whole=True), False),
+        (ReportedFile(5, stored=6, passed=6, in_table=False, whole=True), True),
     ],
 )
 def test_which_files_of_a_connector_wait(file: ReportedFile, expected: bool) -> None:
