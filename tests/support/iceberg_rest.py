@@ -41,7 +41,8 @@ class IcebergRest(Service):
         self._gateway_port, self._sets = free_port(), sets
         self._settings = {
             "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-            "uri": f"jdbc:sqlite:{self.path}/catalog.db",
+            "uri": f"jdbc:sqlite:{self.path}/catalog.db?busy_timeout=20000",
+            "clients": "1",
             "jdbc.schema-version": "V1",
             "warehouse": f"file://{self.path}/warehouse",
             **(settings or {}),

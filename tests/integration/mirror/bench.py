@@ -1,4 +1,4 @@
-"""A mirror without Spark: topics, tables in a SQL catalog, workers that read Kafka, coordinators with a clock of ours."""
+"""A mirror without Spark: topics, tables in a catalog, workers that read Kafka, coordinators with a clock of ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pyarrow as pa
 import structlog
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -28,6 +27,7 @@ from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.resolve import MirrorDecision, carry_out, decide
+from chsink.mirror.rest import open_catalog
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.task import Feeds, Share
 from chsink.mirror.types import TableColumns
@@ -60,7 +60,9 @@ class HandClock:
 
 @dataclass
 class Bench:
-    """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them."""
+    """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them.
+    ``properties`` are those of the catalog, by default of SQLite's.
+    """
 
     kafka: EmbeddedKafka
     folder: Path
@@ -69,10 +71,13 @@ class Bench:
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
     control_topic: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
     clock: HandClock = field(default_factory=HandClock)
     pace: CommitPace = field(default_factory=lambda: CommitPace(interval_ms=1000, timeout_ms=500, buffer=100_000))
 
     def __post_init__(self) -> None:
+        where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/lake"}
+        self.properties = {"type": "sql", **where, **self.properties}
         self.topic = f"orders-{uuid.uuid4().hex[:8]}"
         self.kafka.create_topic(self.topic, self.partitions)
         if not self.control_topic:
@@ -92,12 +97,13 @@ class Bench:
 
     def catalog(self) -> Catalog:
         """Opened once more, as another process would."""
-        return SqlCatalog("lake", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/lake")
+        return open_catalog("lake", self.properties)
 
     def job_file(self) -> Path:
         """The same mirror as a user writes it, without ClickHouse."""
         job = self.folder / "job.toml"
         routes = "".join(f'[[mirror.route]]\ntopic = "{self.topic}"\ntable = "shop.{name}"\n' for name in self.tables)
+        properties = "".join(f'"{name}" = {json.dumps(value)}\n' for name, value in self.properties.items())
         job.write_text(
             f"""
 [sink]
@@ -110,9 +116,7 @@ enabled = true
 control_topic = "{self.control_topic}"
 [mirror.catalog]
 name = "lake"
-type = "sql"
-uri = "sqlite:///{self.folder}/catalog.db"
-warehouse = "file://{self.folder}/lake"
+{properties}
 {routes}""",
             encoding="utf-8",
         )
