@@ -18,6 +18,7 @@ from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_events import events
+from chsink.cli.mirror_publish import publish
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
@@ -93,6 +94,7 @@ app.command()(ui)
 app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
+mirror.command()(publish)
 mirror.command()(events)
 app.add_typer(mirror)
 app.add_typer(state)

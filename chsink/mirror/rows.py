@@ -15,16 +15,16 @@ from pyiceberg.table import DataScan, Table
 TOPIC, PARTITION, OFFSET = "_kafka_topic", "_kafka_partition", "_kafka_offset"
 
 
-def found_row(table: Table, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
-    """A row of these partitions of a topic, in words; "" if there is none, or rows do not tell."""
-    scan = _scan(table, topics, topic, partitions, limit=1)
+def found_row(table: Table, head: int | None, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
+    """A row of these partitions of a topic in a snapshot, in words; "" if there is none, or rows do not tell."""
+    scan = _scan(table, head, topics, topic, partitions, limit=1)
     rows = [] if scan is None else scan.to_arrow().to_pylist()
     return "".join(f"{topic}-{row[PARTITION]}, offset {row[OFFSET]}" for row in rows)
 
 
-def rows_until(table: Table, topics: Collection[str], topic: str, partition: int) -> int | None:
+def rows_until(table: Table, head: int | None, topics: Collection[str], topic: str, partition: int) -> int | None:
     """The offset behind the last row of a topic-partition; None if there is none, or rows do not tell."""
-    scan = _scan(table, topics, topic, [partition], limit=None)
+    scan = _scan(table, head, topics, topic, [partition], limit=None)
     until: int | None = None
     for batch in [] if scan is None else scan.to_arrow_batch_reader():
         last: int | None = pc.max(pc.cast(batch.column(OFFSET), pa.int64())).as_py()
@@ -34,15 +34,22 @@ def rows_until(table: Table, topics: Collection[str], topic: str, partition: int
 
 
 def _scan(
-    table: Table, topics: Collection[str], topic: str, partitions: Collection[int], limit: int | None
+    table: Table,
+    head: int | None,
+    topics: Collection[str],
+    topic: str,
+    partitions: Collection[int],
+    *,
+    limit: int | None,
 ) -> DataScan | None:
     """None if the table has no rows, or its rows do not tell."""
-    names = {field.name for field in table.schema().fields}
-    if table.current_snapshot() is None or not {PARTITION, OFFSET} <= names:
+    scan = table.scan(snapshot_id=head, limit=limit)
+    names = {field.name for field in scan.projection().fields}
+    if head is None or not {PARTITION, OFFSET} <= names:
         return None
     if TOPIC not in names and set(topics) != {topic}:
         return None
     chosen = f"{PARTITION} in ({', '.join(map(str, sorted(partitions)))})"
     if TOPIC in names:  # no name of a topic has a quote
         chosen += f" and {TOPIC} = '{topic}'"
-    return table.scan(row_filter=chosen, selected_fields=(PARTITION, OFFSET), limit=limit)
+    return scan.filter(chosen).select(PARTITION, OFFSET)
