@@ -81,12 +81,16 @@ bench: setup ## measure speed and memory against what people write today
 # -- check ----------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup $(VENV)/spark.jsa ## run all tests but the fault runs of chaos
+test: setup $(VENV)/spark.jsa ## run the tests, but for those of chaos and soak
 	@$(PYTEST) --ignore=tests/chaos -m "not soak" $(PARALLEL) $(ARGS)
 
 .PHONY: chaos
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
-	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos tests/contract tests/integration tests/model tests/replicated -m soak $(PARALLEL) --durations=10 $(ARGS)
+	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
+
+.PHONY: soak
+soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, and longer searches
+	@$(PYTEST) --ignore=tests/chaos -m soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n
@@ -111,7 +115,7 @@ type: setup ## check types
 	@$(PY) -m mypy
 
 .PHONY: docs
-docs: setup ## write the pages that are made from code, and the tables that are made from what the tests send
+docs: setup ## write the pages, tables and pictures that are made from the code and the tests
 	@$(PY) -m chsink.statemachine.render < docs/how-a-batch-survives.md > docs/.batch.new
 	@mv docs/.batch.new docs/how-a-batch-survives.md
 	@$(PY) -m chsink.statemachine.commit.render < docs/mirror.md > docs/.mirror.new
@@ -120,6 +124,7 @@ docs: setup ## write the pages that are made from code, and the tables that are 
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.errors.page docs
 	@$(PY) -m tests.support.pages docs
+	@$(PY) -m docs.site.pictures docs/images
 
 .PHONY: site
 site: setup ## build the documentation as a site in build/site; dead links and anchors are errors

@@ -110,6 +110,7 @@ def _mirror(config: Config, kafka: KafkaAdmin, clock: Clock) -> Iterator[Finding
     from chsink.mirror import checks  # needs the packages
 
     landed = config.topics if config.clickhouse_section else ()
+    config = config.with_mirrored(kafka.topics)
     mine = [topic for topic in config.mirror.topics if topic not in landed]
     yield from topics_findings(kafka, mine, {}, clock.now_ms())
     yield from checks.mirror_findings(config, kafka)

@@ -14,7 +14,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.connections import Connections
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import ChsinkError, UnavailableError
+from chsink.errors import ChsinkError, PreflightError, UnavailableError
 from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.observe.logs import logger
 from chsink.ports import Clock, StateStore
@@ -55,7 +55,7 @@ class Services:
         """As :meth:`take_up_topics`; if Kafka does not answer, use the topics in the state store, if it can be read."""
         try:
             self.take_up_topics()
-        except UnavailableError:
+        except (UnavailableError, PreflightError):  # or Kafka refuses this user
             topics: set[str] = set()
             with suppress(ChsinkError):
                 topics = {key.topic for key in read_records(self.store, self.config.sink.name)}

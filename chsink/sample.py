@@ -218,21 +218,27 @@ def mirror_sample_findings(config: Config, kafka: KafkaAdmin, count: int, progre
     from chsink.mirror.package import check_installed
 
     check_installed()
-    from chsink.mirror.opening import open_mirror  # needs the packages
+    from chsink.mirror.choosing import Choosing  # needs the packages
+    from chsink.mirror.opening import open_mirror
 
     policy = config.errors.on_bad_value
-    readable = open_mirror(config, kafka).readable()
+    mirror = open_mirror(config, kafka)
+    readable = mirror.readable()
     with closing(open_sampler(config)) as sampler:
-        for topic in config.mirror.topics:
+        for topic in mirror.config.mirror.topics:
             seen, total = [Misfits(config.errors.on_tombstone not in {"bad", "delete"}) for _ in readable[topic]], 0
+            choosing = Choosing({name: choice for name, _, choice in readable[topic]})
             for records in sampled(kafka, sampler, topic, count, progress):
                 total += records.num_rows
-                for misfits, (_, columns) in zip(seen, readable[topic], strict=True):
-                    misfits.add(columns.decode(records).bad, records)
+                chosen = choosing.of(records)
+                for misfits, (name, columns, _) in zip(seen, readable[topic], strict=True):
+                    own, strays = chosen(name)
+                    misfits.add(columns.decode(own).bad, own)
+                    misfits.add(strays, records)
             if not total:
                 yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=topic)
                 continue
-            for misfits, (name, _) in zip(seen, readable[topic], strict=True):
+            for misfits, (name, _, _) in zip(seen, readable[topic], strict=True):
                 place = {"topic": topic, "table": f"Iceberg table {name}"}
                 yield from misfits.findings(total, place, policy=policy)
 

@@ -3,7 +3,7 @@
 Rules:
 - A round takes the head of each range: the same number of chunks of each topic-partition, or all of it.  Where not even
   one chunk each fits, the first topic-partitions take one, and the others wait for a later round.
-- A round stays within its bound, but takes at least one chunk.  So rounds end.
+- A round stays within its limit, but takes at least one chunk.  So rounds end.
 - Rounds are not planned ahead and not stored.  When one has landed, the rest is decided like a batch that follows.
   After a crash the whole batch is decided again, and the decision table skips what earlier rounds landed.
 """
@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from .chunks import chunk_count
 from .ranges import OffsetRange, TopicPartition
@@ -22,45 +23,52 @@ from .table import Decision, Step, StepKind
 Ranges = Mapping[TopicPartition, OffsetRange]
 
 
+class ChunkTarget(Protocol):
+    """Where records of a topic-partition land: the table that has to remember the chunks' tokens, and their length."""
+
+    @property
+    def table(self) -> str:
+        """The table."""
+
+    @property
+    def chunk_offsets(self) -> int:
+        """How many offsets a chunk has at most."""
+
+
+ChunkTargets = Mapping[TopicPartition, ChunkTarget]
+
+
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How ranges of a topic-partition are cut, and the table that has to remember the chunks' tokens."""
-
-    table: str
-    chunk_offsets: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Limit:
     """The most that one round announces: ``chunks`` of each table, and ``offsets`` altogether."""
 
     chunks: Mapping[str, int]
     offsets: int
 
-    def holds(self, ranges: Ranges, cuts: Mapping[TopicPartition, Cut]) -> bool:
+    def holds(self, ranges: Ranges, targets: ChunkTargets) -> bool:
         """Whether the ranges fit one round."""
         chunks: Counter[str] = Counter()
         for tp, whole in ranges.items():
-            chunks[cuts[tp].table] += chunk_count(whole, cuts[tp].chunk_offsets)
+            chunks[targets[tp].table] += chunk_count(whole, targets[tp].chunk_offsets)
         return sum(r.length for r in ranges.values()) <= self.offsets and all(
             count <= self.chunks[table] for table, count in chunks.items()
         )
 
 
-def next_round(writes: Ranges, cuts: Mapping[TopicPartition, Cut], bound: Bound) -> dict[TopicPartition, OffsetRange]:
+def next_round(writes: Ranges, targets: ChunkTargets, limit: Limit) -> dict[TopicPartition, OffsetRange]:
     """The heads of the ranges (none of them empty) that the next round announces."""
-    deepest = max((chunk_count(r, cuts[tp].chunk_offsets) for tp, r in writes.items()), default=0)
+    deepest = max((chunk_count(r, targets[tp].chunk_offsets) for tp, r in writes.items()), default=0)
 
     def heads(chunks: int) -> dict[TopicPartition, OffsetRange]:
-        return {tp: _head(r, chunks * cuts[tp].chunk_offsets) for tp, r in writes.items()}
+        return {tp: _head(r, chunks * targets[tp].chunk_offsets) for tp, r in writes.items()}
 
-    depth = bisect_left(range(1, deepest + 1), True, key=lambda n: not bound.holds(heads(n), cuts))
+    depth = bisect_left(range(1, deepest + 1), True, key=lambda n: not limit.holds(heads(n), targets))
     if depth:
         return heads(depth)
     taken: dict[TopicPartition, OffsetRange] = {}
     for tp, head in sorted(heads(1).items()):
         more = {**taken, tp: head}
-        if not taken or bound.holds(more, cuts):
+        if not taken or limit.holds(more, targets):
             taken = more
     return taken
 

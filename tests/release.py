@@ -1,28 +1,31 @@
 """``make release``: what a release would upload, and whether it works where users install it.
 
-Builds the source archive, and the wheel from it; checks both as the package index would; writes the list of all parts
-(CycloneDX) beside them; then installs the wheel with every extra, from the registry, into a clean environment for each
-supported Python on this machine, and follows README's quick start there.  Nothing is uploaded.
+Builds the source archive, and the wheel from it, with pinned tools; checks both as the package index would.  Installs
+the wheel with every extra in the locked versions, and writes the list of all these parts (CycloneDX) beside it, with
+the jars that a job downloads.  Then installs it as users do, in the newest versions that it allows, into a clean
+environment for each supported Python on this machine, and follows README's quick start there.  Nothing is uploaded.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-import venv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from chsink.jvm.jars import SPARK_KAFKA, pins
 from tests.support.quick_start import follow
+from tests.support.walkthrough import Shell
 
 ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"
-TOOLS: Final = ("build==1.6.1", "twine==7.0.0", "cyclonedx-bom==7.5.0", "setuptools==80.9.0")
+TOOLS: Final = ("build==1.6.1", "twine==7.0.0", "cyclonedx-bom==7.5.0", "setuptools==84.2.1")
 CLASSIFIER: Final = "Programming Language :: Python :: "
 
 
@@ -50,20 +53,52 @@ def environment(python: str, folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def built(folder: Path) -> Path:
-    """Build and check both files and the list of parts; the wheel."""
+def built(tools: Path) -> Path:
+    """Build and check both files; the wheel.  Times in it are those of the commit."""
     shutil.rmtree(DIST, ignore_errors=True)
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    pip(python, "install", *TOOLS)
-    run(python, "-m", "build", "--outdir", DIST)
+    epoch = run("git", "log", "-1", "--format=%ct").strip()
+    run(tools, "-m", "build", "--no-isolation", "--outdir", DIST, env={**os.environ, "SOURCE_DATE_EPOCH": epoch})
     [wheel], [archive] = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
-    run(python, "-m", "twine", "check", "--strict", wheel, archive)
-    parts = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
-    run(python, "-m", "cyclonedx_py", "requirements", "--pyproject", "pyproject.toml", "-o", parts, "requirements.lock")
-    for file in (archive, wheel, parts):
+    run(tools, "-m", "twine", "check", "--strict", wheel, archive)
+    for file in (archive, wheel):
         say(f"{file.name}, {file.stat().st_size:,} bytes")
     return wheel
+
+
+def list_parts(wheel: Path, extras: Sequence[str], tools: Path, folder: Path) -> None:
+    """Install the wheel with every extra in the locked versions, and list what is there then."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
+    pip(tools, "--python", python, "install", "-c", "requirements.lock", f"{wheel}[{','.join(extras)}]")
+    pip(tools, "--python", python, "check")
+    parts = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
+    run(tools, "-m", "cyclonedx_py", "environment", "--pyproject", "pyproject.toml", "-o", parts, python)
+    listed = with_jars(json.loads(parts.read_text(encoding="utf-8")))
+    parts.write_text(json.dumps(listed, indent=1), encoding="utf-8")
+    say(f"{parts.name}, {len(listed['components'])} parts: the locked versions install together")
+
+
+def with_jars(listed: dict[str, Any]) -> dict[str, Any]:
+    """The list of parts with the jars of Spark's Kafka source, which the wheel names and a job downloads."""
+    refs = []
+    for jar in pins()[SPARK_KAFKA]:
+        refs.append(f"pkg:maven/{jar.organisation}/{jar.name}@{jar.version}?type=jar")
+        listed["components"].append(
+            {
+                "type": "library",
+                "bom-ref": refs[-1],
+                "group": jar.organisation,
+                "name": jar.name,
+                "version": jar.version,
+                "purl": refs[-1],
+                "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
+            }
+        )
+    root = listed["metadata"]["component"]["bom-ref"]
+    [of_root] = [each for each in listed["dependencies"] if each["ref"] == root]
+    of_root["dependsOn"] = [*of_root.get("dependsOn", ()), *refs]
+    listed["dependencies"] += [{"ref": ref} for ref in refs]
+    return listed
 
 
 def pythons(version: str) -> list[str]:
@@ -87,11 +122,9 @@ def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> None
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "VIRTUAL_ENV"))}
     clean["PATH"] = f"{interpreter.parent}:{clean['PATH']}"
 
-    def shell(line: str) -> str:
-        return run("bash", "-c", line, cwd=work, env=clean)
-
+    shell = Shell(work, clean)
     try:
-        follow(shell)
+        follow(shell, work)
     finally:
         shell("chsink dev down --delete")
 
@@ -99,9 +132,12 @@ def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> None
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     versions = [c.removeprefix(CLASSIFIER) for c in project["classifiers"] if c.startswith(CLASSIFIER)]
+    extras, missing = sorted(project["optional-dependencies"]), []
     with tempfile.TemporaryDirectory() as name:
-        wheel = built(Path(name) / "tools")
-        missing = []
+        tools = environment(sys.executable, Path(name) / "tools")
+        pip(tools, "install", "--upgrade", *TOOLS)
+        wheel = built(tools)
+        list_parts(wheel, extras, tools, Path(name) / "locked")
         for version in versions:
             found = pythons(version)
             if not found:
@@ -109,7 +145,7 @@ def main() -> int:
                 continue
             folder = Path(name) / version
             folder.mkdir()
-            tried(wheel, found[0], sorted(project["optional-dependencies"]), folder)
+            tried(wheel, found[0], extras, folder)
             say(f"Python {version}: installed with every extra, the quick start lands its records")
     if missing:
         say(f"not tried, because it is not on this machine: Python {', '.join(missing)}")

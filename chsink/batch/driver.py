@@ -29,11 +29,13 @@ from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, Assignment, PlannedBatch, left_out_of
 from chsink.batch.pace import Pace
 from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
-from chsink.batch.roles import ExactReads, Looked, Observer, PieceRunner, Window
+from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
+from chsink.batch.round_plan import RoundPlan
+from chsink.batch.take_up import TakeUp
 from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine import rounds, writes
-from chsink.statemachine.parts import Mark, Seen, Sending
+from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import (
@@ -43,9 +45,6 @@ from chsink.statemachine.table import (
     StepKind,
     Worklist,
     decide,
-    fates_change,
-    gains_columns,
-    has_dead_letters,
     settle,
 )
 from chsink.statemachine.tally import Tally
@@ -176,80 +175,79 @@ class Driver:
         """Decide the batch, and land what one round may hold of it.  Returns what remains, for the next round."""
         with self.observer.phase("plan"):
             self._check_unchanged(batch)
-            keys = {tp: self._key(tp) for tp in batch.ranges}
-            self.ledger.ensure(keys.values())
-            facts = self._batch_facts(batch, keys)
-            decisions = {
-                tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
-                for tp, planned in batch.ranges.items()
-            }
+            plan = self._plan(batch)
             if first:
-                self.observer.decided(batch, {keys[tp]: decision for tp, decision in decisions.items()})
-            cuts = {tp: rounds.Cut(k.table, self.routes[tp.topic].chunk_offsets) for tp, k in keys.items()}
-            bound, seconds = self._bound({k.table for k in keys.values()})
-            writing = rounds.writes_of(decisions)
-            taken = rounds.next_round(writing, cuts, bound)
-        readable = not any(_expired(facts[tp], r) for tp, r in batch.ranges.items())
-        whole = framed and readable and bound.holds(batch.ranges, cuts)
-        todo = Worklist(rounds.cut_writes(decisions, taken))
-        self._pass_over(todo, keys, facts)
-        settling, at_hand = todo.take(StepKind.SETTLE), [keys[tp] for tp in todo.take(StepKind.REINSERT)]
-        halted = Halts()
-        self._settle_all(runner, set(at_hand), halted)
-        halted.decided({keys[tp]: decision for tp, decision in decisions.items()})
-        source = Source(lambda assigned: runner.from_batch(batch, assigned)) if whole else _exact(runner)
-        if at_hand:
-            self._land_recorded(at_hand, source, halted)
-        halted.raise_all()
-        assert not any(self.ledger.records[k].in_doubt for k in (*at_hand, *(keys[tp] for tp in settling)))
-        self._pass_over(todo, keys, facts)
-        began = self.clock.now_ms()
-        self._land_new(todo, facts, source)
-        if taken:
-            self.pace.took(sum(r.length for r in taken.values()), (self.clock.now_ms() - began) / 1000, seconds)
+                self.observer.decided(batch, plan.by_key())
+        at_hand = Source(partial(runner.from_batch, batch)) if framed and plan.is_whole else _exact(runner)
+        todo = plan.steps()
+        self._pass_over(todo, plan)
+        self._settle_first(todo, plan, at_hand, runner)
+        self._pass_over(todo, plan)
+        self._land_new(todo, plan, at_hand)
         todo.check_done()
         self.observer.state(self.ledger.records)
-        return replace(batch, ranges=rounds.rest_of(batch.ranges, writing, taken))
+        return replace(batch, ranges=plan.rest())
 
-    def _bound(self, tables: Iterable[str]) -> tuple[rounds.Bound, float]:
+    def _plan(self, batch: PlannedBatch) -> RoundPlan:
+        keys = {tp: self._key(tp) for tp in batch.ranges}
+        self.ledger.ensure(keys.values())
+        facts = self._batch_facts(batch, keys)
+        decisions = {
+            tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
+            for tp, planned in batch.ranges.items()
+        }
+        targets = {tp: self.routes[tp.topic] for tp in keys}
+        return RoundPlan(batch.ranges, keys, facts, decisions, targets, *self._limit({k.table for k in keys.values()}))
+
+    def _limit(self, tables: Iterable[str]) -> tuple[rounds.Limit, float]:
         """What one round of these tables may hold, and the seconds that its sends have."""
         with asking_target():
-            rooms = {table: self.window.room(table) for table in sorted(tables)}
-        seconds = min((room.seconds for room in rooms.values()), default=0.0)
-        return rounds.Bound({t: room.chunks for t, room in rooms.items()}, self.pace.most(seconds)), seconds
+            limits = {table: self.window.limit(table) for table in sorted(tables)}
+        seconds = min((limit.seconds for limit in limits.values()), default=0.0)
+        return rounds.Limit({t: limit.chunks for t, limit in limits.items()}, self.pace.most(seconds)), seconds
 
-    def _pass_over(
-        self, todo: Worklist, keys: Mapping[TopicPartition, StateKey], facts: Mapping[TopicPartition, Facts]
-    ) -> None:
+    def _pass_over(self, todo: Worklist, plan: RoundPlan) -> None:
         """Skip what is done with, as the record now says."""
         for tp, step in todo.take(StepKind.SKIP).items():
-            record = self.ledger.records[keys[tp]]
-            log_start = facts[tp].log_start or 0
-            assert facts[tp].others or record.done_with(step.range, log_start), (tp, step, record)
+            record = self.ledger.records[plan.keys[tp]]
+            log_start = plan.facts[tp].log_start or 0
+            assert plan.facts[tp].others or record.done_with(step.range, log_start), (tp, step, record)
+
+    def _settle_first(self, todo: Worklist, plan: RoundPlan, at_hand: Source, runner: PieceRunner) -> None:
+        """Settle all that is in doubt: what the batch contains ``at_hand``, everything else by exact reads.  Raises
+        the halts of these and of the plan as one.
+        """
+        settling = [plan.keys[tp] for tp in todo.take(StepKind.SETTLE)]
+        again = [plan.keys[tp] for tp in todo.take(StepKind.REINSERT)]
+        halted = Halts()
+        self._settle_all(runner, set(again), halted)
+        halted.decided(plan.by_key())
+        if again:
+            self._land_recorded(again, at_hand, halted)
+        halted.raise_all()
+        assert not any(self.ledger.records[k].in_doubt for k in (*again, *settling))
 
     def _check_unchanged(self, batch: PlannedBatch) -> None:
         with asking_target():
             self.window.check_unchanged(sorted({self.routes[tp.topic].table for tp in batch.ranges}))
 
-    def _land_new(
-        self,
-        todo: Worklist,
-        facts: Mapping[TopicPartition, Facts],
-        source: Source,
-    ) -> None:
+    def _land_new(self, todo: Worklist, plan: RoundPlan, source: Source) -> None:
         """BEFORE, insert, AFTER for every write step of the round; gaps are recorded in BEFORE."""
-        gaps = {self._key(tp): step.range for tp, step in todo.take(StepKind.RECORD_GAP).items()}
-        writing = {self._key(tp): step for tp, step in todo.take(StepKind.WRITE).items()}
+        gaps = {plan.keys[tp]: step.range for tp, step in todo.take(StepKind.RECORD_GAP).items()}
+        writing = {plan.keys[tp]: step for tp, step in todo.take(StepKind.WRITE).items()}
         if not writing:
             return
+        began = self.clock.now_ms()
         check_readable(self.kafka, {key.topic_partition: step.range for key, step in writing.items()})
         failpoints.reach("driver.before_before")
         with self.observer.phase("before"):
-            self._announce(writing, gaps, facts)
+            self._announce(writing, gaps, plan.facts)
         failpoints.reach("driver.after_before")
         halted = Halts()
         self._land_recorded(list(writing), source, halted, fresh=True)
         halted.raise_all()
+        offsets = sum(step.range.length for step in writing.values())
+        self.pace.took(offsets, (self.clock.now_ms() - began) / 1000, plan.seconds)
 
     def _announce(
         self,
@@ -288,7 +286,7 @@ class Driver:
     ) -> None:
         """Land the announced ranges, then write AFTER in one compare-and-set for all that did not halt."""
         if not fresh:
-            keys = self._take_up(keys, halted)
+            keys = TakeUp(self.ledger, self.window, self.clock, self._pipeline)(keys, halted)
         gives_up = self.policy.in_doubt == "dead_letter"
         given_up = [
             k.topic_partition for k in keys if source.exact and (gives_up or self.ledger.records[k].doubt.expired)
@@ -339,71 +337,6 @@ class Driver:
             if ack.topic is not None and ack.topic_partition not in unproven:
                 tables.setdefault(self.routes[ack.topic].table, []).append(ack)
         return tables
-
-    def _take_up(self, keys: Sequence[StateKey], halted: Halts) -> list[StateKey]:
-        """Before anything is sent, announce again those ranges in doubt that must be probed.  Returns the ranges that
-        may be sent; the others halt, before this waits for any running insert.
-        """
-        self._announce_more(keys)
-        probed = []
-        looked: Looked = {}
-        for key in keys:
-            with halted.of(key), asking_target():
-                if self.window.must_probe(key, self.ledger.records[key], looked):
-                    probed.append(key)
-        probed = self._without_foreign(probed, halted)
-        keys = [k for k in keys if k not in halted]
-        with asking_target():
-            for key in probed:
-                self.window.wait_for_inserts(key, self.ledger.records[key])
-        attempt, now, changes = self.ledger.attempt(), self.clock.now_ms(), {}
-        marks: dict[str, dict[str, tuple[Mark, ...]]] = {}
-        for key in probed:
-            record = self.ledger.records[key]
-            if record.sent.layout not in marks:
-                alike = {k.table for k in probed if self.ledger.records[k].sent.layout == record.sent.layout}
-                with asking_target():
-                    marks[record.sent.layout] = self.window.marks(sorted(alike), record.sent.layout)
-            changes[key] = writes.renew(
-                record,
-                Seen(now, marks[record.sent.layout][key.table]),
-                epoch=self.ledger.epoch,
-                attempt=attempt,
-            )
-        if changes:
-            self.ledger.write(changes)
-        return keys
-
-    def _announce_more(self, keys: Iterable[StateKey]) -> None:
-        """Announce ranges again whose records may become dead letters for the first time, or fill columns that the
-        table has gained, or that were announced under no pipeline, before any of them is sent.
-        """
-        changes = {}
-        for key in keys:
-            record = self.ledger.records[key]
-            pipeline = self._pipeline(key, record)
-            fates = fates_change(record.sent.pipeline, pipeline)
-            unnamed = bool(pipeline) and not record.sent.pipeline
-            if unnamed or fates or gains_columns(record.sent.pipeline, pipeline):
-                with asking_target():
-                    first = fates and not has_dead_letters(record.sent.pipeline)
-                    mark = self.window.letters_mark() if first else None
-                changes[key] = partial(writes.with_more, record, pipeline=pipeline, mark=mark)
-        if changes:
-            attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-            self.ledger.write({key: make(epoch=epoch, attempt=attempt) for key, make in changes.items()})
-
-    def _without_foreign(self, keys: Iterable[StateKey], halted: Halts) -> list[StateKey]:
-        """Halt those (CHS-318) where a probe could count rows that are not the range's own; return the others."""
-        for key in keys:
-            record = self.ledger.records[key]
-            with asking_target():
-                foreign = record.start < record.life.older_end or self.window.holds_foreign(key, record)
-            if foreign:
-                older = f", and an earlier one reached offset {record.life.older_end}" if record.life.older_end else ""
-                detail = f"the range {record.range} of incarnation {record.life.incarnation} is in doubt{older}"
-                halted.add(key, halts.FOREIGN_ROWS(tp=key.topic_partition, detail=detail))
-        return [k for k in keys if k not in halted]
 
     def _done(
         self,
@@ -487,11 +420,6 @@ class Driver:
         except (HaltError, PreflightError):
             self.ledger.check_owned()
             raise
-
-
-def _expired(facts: Facts, planned: OffsetRange) -> bool:
-    """Whether Spark would fail to read the planned range, because Kafka no longer holds all of it."""
-    return facts.log_start is not None and facts.log_start > planned.start
 
 
 def _exact(runner: ExactReads[Assignment]) -> Source:

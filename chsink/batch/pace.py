@@ -15,7 +15,7 @@ SURELY_PER_S = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TableLimit:
     """What a table allows one round: ``chunks`` whose tokens it surely remembers, ``seconds`` to send them."""
 
     chunks: int

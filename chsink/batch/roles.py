@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from chsink.batch.model import Ack, Assigned, Assignment, PlannedBatch
-from chsink.batch.pace import Room
+from chsink.batch.pace import TableLimit
 from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -98,7 +98,7 @@ class Window(Protocol):
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
         """PreflightError when the table has rows of partitions of which nothing was ever announced."""
 
-    def room(self, table: str) -> Room:
+    def limit(self, table: str) -> TableLimit:
         """What the table allows one round.  PreflightError if it does not deduplicate, or forgets within one insert."""
 
     def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:

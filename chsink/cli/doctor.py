@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from chsink.findings import Finding
 
 
-def doctor(
+def doctor(  # noqa: PLR0917 - options of a command
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     sample: Annotated[
@@ -28,6 +30,9 @@ def doctor(
             max=1_000_000,
         ),
     ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="Check this machine only. It needs neither a job file nor a service.")
+    ] = False,
     problems: Annotated[bool, typer.Option("--problems", help="Print only errors and warnings.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,6 +43,7 @@ def doctor(
     \b
     chsink doctor -c job.toml
     chsink doctor -c job.toml --sample 1000
+    chsink doctor --system                           Java, jars, disk, clock, limits, memory
     chsink doctor -c job.toml --problems
     chsink doctor -c job.toml --problems --json | jq -r '.findings[].sentence'
 
@@ -51,18 +57,27 @@ def doctor(
 
     Exit codes: 0 no errors (there may be warnings), 1 a check failed, 2 the job file is wrong.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
-    if _reported(load_config(config, assignments), sample, problems=problems, as_json=as_json):
+    if system:
+        if sample is not None:
+            raise typer.BadParameter("--system asks no service, so it takes no --sample")
+        there = config != DEFAULT_CONFIG or config.exists()
+        findings = _examine_machine(load_config(config, assignments) if there else None)
+        of = {"machine": platform.node()}
+    else:
+        checked = load_config(config, assignments)
+        findings, of = _examine(checked, sample), {"sink": checked.sink.name}
+    if _reported(findings, of, problems=problems, as_json=as_json):
         raise typer.Exit(1)
 
 
-def _reported(config: Config, sample: int | None, *, problems: bool, as_json: bool) -> int:
-    """Print the findings; returns the number of errors."""
+def _reported(findings: Iterable[Finding], of: dict[str, str], *, problems: bool, as_json: bool) -> int:
+    """Print the findings; ``of`` says what was examined.  Returns the number of errors."""
     from chsink.doctor.alike import PROBLEMS
     from chsink.findings import Severity
 
     found: dict[Finding, None] = {}
     try:
-        for finding in _examine(config, sample):
+        for finding in findings:
             found.setdefault(finding)
             progress(f"checking: {len(found)} findings so far")
     finally:
@@ -72,15 +87,36 @@ def _reported(config: Config, sample: int | None, *, problems: bool, as_json: bo
             print_findings(shown)
     counts = {str(s): sum(f.severity is s for f in found) for s in Severity}
     if as_json:
-        print_json({"sink": config.sink.name, **counts, "findings": [f.as_dict() for f in shown]})
+        print_json({**of, **counts, "findings": [f.as_dict() for f in shown]})
     else:
-        typer.echo(f"sink {config.sink.name}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
+        what = " ".join(word for pair in of.items() for word in pair)
+        typer.echo(f"{what}: " + ", ".join(_counted(n, name) for name, n in counts.items()))
     return counts["error"]
 
 
 def _counted(number: int, severity: str) -> str:
     several = number != 1 and severity in {"error", "warning"}
     return f"{number} {severity}{'s' if several else ''}"
+
+
+def _examine_machine(config: Config | None) -> Iterator[Finding]:
+    """Besides what every job needs: the folders of this one, and how many tasks it runs at a time on this machine."""
+    from chsink.findings import guarded
+    from chsink.machine import machine_findings
+    from chsink.spark.checkpoint import local_folder
+    from chsink.spark.checks import java_findings
+    from chsink.versions import package_findings
+
+    yield from package_findings()
+    yield from guarded("Java", java_findings)
+    folders, tasks = {}, None
+    if config is not None:
+        checkpoint, conf = config.sink.checkpoint, config.spark.conf
+        here = None if checkpoint is None else local_folder(checkpoint, conf)
+        folders = {} if here is None else {"the checkpoint": str(here.path)}
+        given = re.fullmatch(r"local\[(\d+)\]", config.spark.master or "")
+        tasks = int(given[1]) if given else None
+    yield from machine_findings(folders, tasks)
 
 
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
@@ -116,10 +152,11 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
 def _with_samples(findings: Iterable[Finding], samples: Iterable[Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:
     """The findings, then those of the samples if all services answer: these would only fail for the same reason."""
     from chsink.errors.preflight import LOGIN_REFUSED
-    from chsink.errors.services import CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE
+    from chsink.errors.services import CLICKHOUSE_UNAVAILABLE
     from chsink.findings import Severity, guarded
+    from chsink.kafka.refusals import NO_ANSWER
 
-    no_answer = {entry.id for entry in (LOGIN_REFUSED, CLICKHOUSE_UNAVAILABLE, KAFKA_UNAVAILABLE)}
+    no_answer = NO_ANSWER | {LOGIN_REFUSED.id, CLICKHOUSE_UNAVAILABLE.id}
     away = False
     for finding in findings:
         away |= finding.id in no_answer and finding.severity is Severity.ERROR

@@ -15,10 +15,14 @@ from chsink.cli.dlq import dlq
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
+from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_publish import publish
+from chsink.cli.mirror_recover import recover
+from chsink.cli.mirror_takeover import takeover
 from chsink.cli.output import command_group
 from chsink.cli.run import run
 from chsink.cli.sql import sql
@@ -95,11 +99,15 @@ app.command()(verify)
 app.command()(jars)
 mirror.command()(clean)
 mirror.command()(publish)
+mirror.command()(commit)
 mirror.command()(events)
+mirror.command()(recover)
+mirror.command()(takeover)
 app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)
 app.add_typer(sql)
+app.add_typer(kafka)
 app.add_typer(dev)
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,10 +128,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
         raise typer.BadParameter("pass either --reread or --skip")
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)
-    unknown = sorted(set(tables) - set(loaded.mirror.tables))
-    if unknown:
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
-
+    check_named(tables, loaded)
     _carry_out(loaded, tables, "reread" if reread else "skip", yes=yes, as_json=as_json)
 
 
@@ -143,6 +141,7 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
     from chsink.statemachine.commit.resolve import TableVerdict
 
     opened = open_mirror(config, open_admin(config))
+    check_named(tables, opened.config)
     with in_words(opened.names):
         decision = decide(
             opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, TableVerdict(choice)
@@ -154,6 +153,12 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         carry_out(opened.names, decision)
     if as_json:
         print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
+
+
+def check_named(tables: Iterable[str], config: Config) -> None:
+    """Refuse tables to which no route leads."""
+    if unknown := config.mirror.unknown(tables):
+        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
 
 
 def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]:

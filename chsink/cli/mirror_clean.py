@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import check_named, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
@@ -67,11 +67,8 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     age = _age(older_than)
     loaded = quiet(config, assignments)
-    chosen = tables or list(loaded.mirror.tables)
-    if unknown := sorted(set(chosen) - set(loaded.mirror.tables)):
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
-
-    done, failed = _cleaned(loaded, chosen, age, expire=expire_snapshots, apply=apply)
+    check_named(tables or (), loaded)
+    done, failed = _cleaned(loaded, tables or [], age, expire=expire_snapshots, apply=apply)
     if as_json and (done or not failed):
         print_json({"applied": apply, "tables": [table.as_dict() for table in done]})
     elif done:
@@ -82,7 +79,7 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
 def _cleaned(
     config: Config, tables: list[str], age: timedelta, *, expire: bool, apply: bool
 ) -> tuple[list[TableClean], list[ChsinkError]]:
-    """A table that fails does not keep the others from being cleaned."""
+    """Of these tables, or of all.  A table that fails does not keep the others from being cleaned."""
     from chsink.clock import SystemClock
     from chsink.kafka.admin import open_admin
     from chsink.mirror.clean import Cleaner
@@ -90,10 +87,11 @@ def _cleaned(
     from chsink.mirror.opening import open_mirror
 
     opened = open_mirror(config, open_admin(config))
+    check_named(tables, opened.config)
     cleaner = Cleaner(opened.names, opened.targets, SystemClock().now_ms(), age, expire=expire)
     done: list[TableClean] = []
     failed: list[ChsinkError] = []
-    for name in tables:
+    for name in tables or opened.targets:
         try:
             with in_words(opened.names):
                 done.append(cleaner.carry_out(name) if apply else cleaner.plan(name))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import check_named, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 
@@ -41,8 +41,7 @@ def events(  # noqa: PLR0917 - arguments and options of a command
     commit      the id of the commit, "-" if the control topic and the snapshot that had it are gone
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
-    if table and table not in loaded.mirror.tables:
-        raise typer.BadParameter(f"no [[mirror.route]] names {table}", param_hint="--table")
+    check_named([table] if table else [], loaded)
 
     from chsink.kafka.admin import open_admin
     from chsink.mirror.failures import in_words
@@ -50,6 +49,7 @@ def events(  # noqa: PLR0917 - arguments and options of a command
     from chsink.mirror.opening import open_mirror
 
     opened = open_mirror(loaded, open_admin(loaded))
+    check_named([table] if table else [], opened.config)
     with in_words(opened.names):
         found = history(opened.names, opened.targets, Filter(table, topic, file, commit))
     rows = [handed.as_dict() for handed in found]

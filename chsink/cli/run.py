@@ -135,7 +135,8 @@ def _check_services(config: Config, *, both: bool) -> None:
     from chsink.kafka.admin import open_admin
 
     if not both:
-        open_admin(config).topic_ids(config.mirror.topics)
+        admin = open_admin(config)
+        admin.topic_ids(config.with_mirrored(admin.topics).mirror.topics)
         return
     open_admin(config).topics()
     with connected(config) as services:

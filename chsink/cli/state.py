@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chsink.connect import Services
     from chsink.recovery.change import Change
     from chsink.recovery.decide import Verdict
-    from chsink.recovery.recover import Recovered
+    from chsink.recovery.recovered import Recovered
     from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
 state = command_group("state", help="Show the recorded state; resolve, reset or recover it manually.")
@@ -223,7 +223,8 @@ def recover(  # noqa: PLR0917 - options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.errors.several import raise_all
     from chsink.recovery.accepted import Accepted, read_holes
-    from chsink.recovery.recover import survey, write
+    from chsink.recovery.recover import write
+    from chsink.recovery.survey import survey
 
     try:
         accepted = Accepted(accept_removed, accept_several, read_holes(accept_holes or []))

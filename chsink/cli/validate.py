@@ -45,7 +45,9 @@ def validate(
 
 
 def _summary(config: Config) -> str:
-    mirrored = f"mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}"
+    matching = sum(section.topic_pattern is not None for section in config.mirror.route_sections)
+    more = f" and those of the topics of {_count(matching, 'pattern')}" if matching else ""
+    mirrored = f"mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}{more}"
     if config.clickhouse_section is None:
         return f"sink {config.sink.name}, {_count(len(config.mirror.topics), 'topic')} {mirrored}, without ClickHouse"
     named = config.expanded(())

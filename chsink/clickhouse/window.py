@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from chsink.batch.pace import Room
+from chsink.batch.pace import TableLimit
 from chsink.batch.roles import Looked
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.describe import read_facts
@@ -92,7 +92,7 @@ class DedupWindow:
         if not self.foreign_accepted:
             check_nothing_landed(self.shards(table, None), table, topic, partitions, self.clock)
 
-    def room(self, table: str) -> Room:
+    def limit(self, table: str) -> TableLimit:
         """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""
         shards = self.places(table, None)
         needed_s = self.margin_s + self.insert_s
@@ -103,7 +103,7 @@ class DedupWindow:
                     too_short = {"window": each.window_s, "needed": needed_s}
                     raise preflight.WINDOW_TOO_SHORT(table=each.canonical, url=shard.url, **too_short)
         chunks = min(most_chunks(s.table) for s in shards)
-        return Room(chunks, min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))]))
+        return TableLimit(chunks, min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))]))
 
     def deadline_ms(self) -> int:
         """See :class:`chsink.batch.roles.Window`."""

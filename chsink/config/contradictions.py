@@ -11,15 +11,16 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from chsink.config.mirror import Mirror, MirrorRoute
+from chsink.config.mirror import Mirror, MirrorRouteSection
 from chsink.config.problems import Problem, problem
 from chsink.config.routes import Route, RouteSection, Routing
 from chsink.config.sections import ClickHouse, DeadLetters, Errors, Kafka, Observe, SinkSection, Trigger
 from chsink.errors import job_file
 from chsink.fields import has_login, is_credential, reveal
-from chsink.formats.settings import Protobuf
+from chsink.formats.settings import JSON, FormatSettings, Protobuf
 from chsink.notation.hash_functions import hash_function
 from chsink.notation.sql import parse_table
 from chsink.registry.settings import SchemaRegistry
@@ -45,7 +46,7 @@ def contradictions(sections: Mapping[str, Any]) -> Problems:
             yield from check(**{name: sections[name] for name in needed})
 
 
-def routing_of(route_sections: tuple[RouteSection, ...], dead_letters: DeadLetters, mirror: Mirror) -> Routing:
+def routing_of(route_sections: tuple[RouteSection, ...], dead_letters: DeadLetters, mirror: Mirror) -> Routing[Route]:
     """The routes of a job file.  No pattern matches the topics that chsink writes to."""
     topics = (mirror.control_topic, dead_letters.topic)
     return Routing(route_sections, frozenset(topic for topic in topics if topic is not None))
@@ -61,18 +62,26 @@ def records_land(
         yield problem("route", job_file.NO_ROUTE())
 
 
-def routes_are_whole(route_sections: tuple[RouteSection, ...]) -> Problems:
+def routes_are_whole(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """A route sets exactly one of its topic keys and one of its table keys, and every placeholder has a value."""
-    for index, route in enumerate(route_sections):
+    for at, route in _all_sections(route_sections, mirror):
         keys = [key for key in ("topic", "topics", "topic_pattern") if getattr(route, key)]
         if not keys:
-            yield problem(f"route[{index}]", job_file.NO_TOPIC())
+            yield problem(at, job_file.NO_TOPIC())
         if len(keys) > 1:
-            yield problem(f"route[{index}]", job_file.TWO_KINDS_OF_TOPICS(keys=" and ".join(keys)))
+            yield problem(at, job_file.TWO_KINDS_OF_TOPICS(keys=" and ".join(keys)))
         for name, key in route.unknown_placeholders.items():
-            yield problem(f"route[{index}].{key}", job_file.UNKNOWN_PLACEHOLDER(name=name))
+            yield problem(f"{at}.{key}", job_file.UNKNOWN_PLACEHOLDER(name=name))
         if (route.table is None) == (route.table_by is None):
-            yield problem(f"route[{index}]", job_file.TABLE_OR_TABLE_BY())
+            yield problem(at, job_file.TABLE_OR_TABLE_BY())
+
+
+def _all_sections(
+    route_sections: tuple[RouteSection, ...], mirror: Mirror
+) -> Iterator[tuple[str, RouteSection | MirrorRouteSection]]:
+    """ClickHouse's sections and the mirror's, each with its place in the job file."""
+    yield from ((f"route[{index}]", route) for index, route in enumerate(route_sections))
+    yield from ((f"mirror.route[{index}]", route) for index, route in enumerate(mirror.route_sections))
 
 
 def one_route_per_table(routes: tuple[Route, ...], clickhouse: ClickHouse) -> Problems:
@@ -86,42 +95,52 @@ def one_route_per_table(routes: tuple[Route, ...], clickhouse: ClickHouse) -> Pr
             yield problem("route", job_file.TOPIC_TWICE(topic=repr(topic), table=table, routes=" and ".join(at)))
 
 
-def topics_are_named_once(route_sections: tuple[RouteSection, ...]) -> Problems:
+def topics_are_named_once(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """No topic appears twice in ``topics``."""
-    for index, route in enumerate(route_sections):
+    for at, route in _all_sections(route_sections, mirror):
         for topic, count in Counter(route.named).items():
             if count > 1:
-                yield problem(f"route[{index}].topics", job_file.TOPIC_LISTED_TWICE(topic=repr(topic), count=count))
+                yield problem(f"{at}.topics", job_file.TOPIC_LISTED_TWICE(topic=repr(topic), count=count))
 
 
-def records_name_tables(route_sections: tuple[RouteSection, ...]) -> Problems:
-    """``table_by`` sets exactly one source, and ``field`` only with a JSON format."""
-    for index, route in enumerate(route_sections):
-        by, key = route.table_by, f"route[{index}].table_by"
+def records_name_tables(
+    route_sections: tuple[RouteSection, ...], mirror: Mirror, dead_letters: DeadLetters
+) -> Problems:
+    """``table_by`` sets exactly one source, and ``field`` only with JSON.  The mirror's ``column`` is the key."""
+    for at, route in _all_sections(route_sections, mirror):
+        by, key = route.table_by, f"{at}.table_by"
         if by is None:
             continue
         if len(by.sources) != 1:
             yield problem(key, job_file.TABLE_BY_WHAT(keys=" and ".join(by.sources) or "none of them"))
-        if by.field is not None and route.format.before_json is None:
-            yield problem(f"{key}.field", job_file.TABLE_BY_NO_JSON(format=route.format.type))
+        if isinstance(route, MirrorRouteSection) and by.column not in {None, "key"}:
+            yield problem(f"{key}.column", job_file.TABLE_BY_NO_COLUMN(column=repr(by.column)))
+        value = route.format or _same_format(route.named, route_sections, mirror, dead_letters)
+        if by.field is not None and value.before_json is None:
+            yield problem(f"{key}.field", job_file.TABLE_BY_NO_JSON(format=value.type))
+
+
+def _same_format(
+    topics: Sequence[str], route_sections: tuple[RouteSection, ...], mirror: Mirror, dead_letters: DeadLetters
+) -> FormatSettings:
+    """The format of ClickHouse's route for the first of these topics."""
+    routing = routing_of(route_sections, dead_letters, mirror)
+    with suppress(KeyError, ValueError):  # `routes_are_whole` and the routes' own problems report it
+        return next((route.format for topic in topics for route in routing.of(topic)), JSON)
+    return JSON
 
 
 def keys_have_columns(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """``key_format`` and ``key_columns`` are set together; columns are distinct, and the format is not ``debezium``."""
-    both: tuple[tuple[str, Sequence[RouteSection | MirrorRoute]], ...] = (
-        ("route", route_sections),
-        ("mirror.route", mirror.routes),
-    )
-    for name, every in both:
-        for index, route in enumerate(every):
-            if route.key_format and not route.key_columns:
-                yield problem(f"{name}[{index}].key_format", job_file.KEY_WITHOUT_COLUMNS())
-            if route.key_format and route.key_format.type == "debezium":
-                yield problem(f"{name}[{index}].key_format", job_file.KEY_IS_NO_EVENT())
-            if route.key_columns and not route.key_format:
-                yield problem(f"{name}[{index}].key_columns", job_file.KEY_WITHOUT_FORMAT())
-            if len(set(route.key_columns)) < len(route.key_columns):
-                yield problem(f"{name}[{index}].key_columns", job_file.KEY_COLUMN_TWICE())
+    for at, route in _all_sections(route_sections, mirror):
+        if route.key_format and not route.key_columns:
+            yield problem(f"{at}.key_format", job_file.KEY_WITHOUT_COLUMNS())
+        if route.key_format and route.key_format.type == "debezium":
+            yield problem(f"{at}.key_format", job_file.KEY_IS_NO_EVENT())
+        if route.key_columns and not route.key_format:
+            yield problem(f"{at}.key_columns", job_file.KEY_WITHOUT_FORMAT())
+        if len(set(route.key_columns)) < len(route.key_columns):
+            yield problem(f"{at}.key_columns", job_file.KEY_COLUMN_TWICE())
 
 
 def no_credentials(kafka: Kafka) -> Problems:
@@ -223,8 +242,7 @@ def registry_is_whole(
     schema_registry: SchemaRegistry, route_sections: tuple[RouteSection, ...], mirror: Mirror
 ) -> Problems:
     """Formats with schema ids have a registry; it has one kind of login, and no private key without a certificate."""
-    formats = [*(each for r in route_sections for each in (r.format, r.key_format))]
-    formats += [each for r in mirror.routes for each in (r.format, r.key_format)]
+    formats = [each for _, r in _all_sections(route_sections, mirror) for each in (r.format, r.key_format)]
     needing = [each.type for each in formats if each is not None and each.needs_registry]
     if needing and not schema_registry.url:
         yield problem("schema_registry.url", job_file.NO_REGISTRY(format=needing[0]))
@@ -236,9 +254,7 @@ def registry_is_whole(
 
 def protobuf_is_named(route_sections: tuple[RouteSection, ...], mirror: Mirror) -> Problems:
     """``schema_file`` and ``message`` are set together, because a descriptor set holds several message types."""
-    places: list[tuple[str, Any]] = [(f"route[{at}]", route) for at, route in enumerate(route_sections)]
-    places += [(f"mirror.route[{at}]", route) for at, route in enumerate(mirror.routes)]
-    for place, route in places:
+    for place, route in _all_sections(route_sections, mirror):
         for key, each in (("format", route.format), ("key_format", route.key_format)):
             if isinstance(each, Protobuf) and (each.schema_file is None) != (each.message is None):
                 yield problem(f"{place}.{key}", job_file.PROTOBUF_FILE_AND_MESSAGE())
@@ -254,7 +270,7 @@ def mirror_is_whole(mirror: Mirror) -> Problems:
     """An enabled mirror has a catalog and routes; no mirror route is repeated."""
     if mirror.enabled and "name" not in mirror.catalog:
         yield problem("mirror.catalog", job_file.NO_CATALOG())
-    if mirror.enabled and not mirror.routes:
+    if mirror.enabled and not mirror.route_sections:
         yield problem("mirror.route", job_file.NO_MIRROR_ROUTE())
     for route, count in Counter((route.topic, route.table) for route in mirror.routes).items():
         if count > 1:
@@ -265,8 +281,8 @@ def new_tables_are_one(mirror: Mirror) -> Problems:
     """Routes to one Iceberg table do not say different things about a new one."""
     for table in mirror.tables:
         routes = mirror.routes_to(table)
-        created = [route.create for route in routes if route.create is not None]
-        asked = {route.auto_create for route in routes if route.auto_create is not None}
+        created = [route.section.create for route in routes if route.section.create is not None]
+        asked = {route.section.auto_create for route in routes if route.section.auto_create is not None}
         if len(asked) > 1 or any(each != created[0] for each in created):
             yield problem("mirror.route", job_file.NEW_TABLES_DIFFER(table=table))
 

@@ -29,6 +29,7 @@ JAVA_ONLY = frozenset(_DATA["options"]["java_only"])
 _JAVA_ONLY_PREFIXES = tuple(_DATA["options"]["java_only_prefixes"])
 _CONNECTION = ("security.", "ssl.", "sasl.", "client.")
 _LOGINS: Mapping[str, Mapping[str, str]] = _DATA["logins"]
+LOGIN_HANDLERS: tuple[str, ...] = tuple(_DATA["options"]["login_handlers"])
 _JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;]+)""", re.DOTALL)
 
 
@@ -106,6 +107,13 @@ def _mechanism(java: Mapping[str, str]) -> dict[str, str]:
     return {"sasl.mechanism": mechanism, **method}
 
 
+def _login_handler(java: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's own handler asks the endpoint for tokens, as librdkafka does; what another one does is not known."""
+    if java["sasl.login.callback.handler.class"] not in LOGIN_HANDLERS:
+        raise job_file.NO_COUNTERPART(family="sasl")
+    return {}
+
+
 def _jaas(java: Mapping[str, str]) -> dict[str, str]:
     entries = {name: _unquoted(value) for name, value in _JAAS_ENTRY.findall(java["sasl.jaas.config"])}
     mechanism = java.get("sasl.mechanism", "").upper()
@@ -125,5 +133,6 @@ _SPECIAL: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
     "ssl.keystore.location": _keystore,
     "ssl.endpoint.identification.algorithm": _identification,
     "sasl.mechanism": _mechanism,
+    "sasl.login.callback.handler.class": _login_handler,
     "sasl.jaas.config": _jaas,
 }

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from chsink.config.options import CatalogProperties
+from chsink.config.routes import Routing, TableBy, TopicsSection
 from chsink.errors import job_file, preflight
-from chsink.fields import AsTuple, Section, Text, Topic, matching, reveal
-from chsink.formats.settings import AnyFormat, KeyColumns
+from chsink.fields import AsTuple, Section, Text, Topic, reveal
+from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
+from chsink.formats.table_by import Choice
 from chsink.notation.iceberg_terms import parse_sort_term, parse_term
+from chsink.notation.table_template import filled_iceberg, is_iceberg
 
 
 def _check_term(text: str) -> str:
@@ -61,13 +66,33 @@ class NewTable(Section):
     """Iceberg's format version. The mirror writes only version 2."""
 
 
-class MirrorRoute(Section):
-    """One topic and one Iceberg table that its records land in. A topic may have several routes, and so may a table."""
+def _check_template(text: str) -> str:
+    if not is_iceberg(text):
+        raise job_file.NOT_AN_ICEBERG_TABLE(value=repr(text))
+    return text
 
-    topic: Topic
-    """Kafka topic."""
-    table: Annotated[str, matching(r"[^.\s]+(\.[^.\s]+)+", otherwise=job_file.NOT_AN_ICEBERG_TABLE)]
-    """`"namespace.table"`."""
+
+IcebergTemplate = Annotated[str, AfterValidator(_check_template)]
+
+
+class IcebergTableBy(TableBy):
+    """Each record names its Iceberg table."""
+
+    tables: dict[Text, IcebergTemplate] = Field(min_length=1)
+
+
+class MirrorRouteSection(TopicsSection):
+    """Topics and the Iceberg table their records land in, by the keys of [`[[route]]`](routing.md). Set exactly one of
+    `topic`, `topics` and `topic_pattern`, and one of `table` and `table_by`. Several topics can share a table, and a
+    topic can have several routes.
+    """
+
+    table: IcebergTemplate | None = None
+    """`"namespace.table"`. `{topic}` stands for the topic's name, `{name}` for a named group of `topic_pattern`; a dot
+    in them separates, too."""
+    table_by: IcebergTableBy | None = None
+    """[Several tables](routing.md#the-table-that-a-record-names); each record names one of them:
+    `{ field = "$.type", tables = { order = "shop.orders", refund = "shop.refunds" } }`. A `column` must be `"key"`."""
     format: AnyFormat | None = None
     """[Format](formats.md) of the record's value, as in `[[route]]`. Default: that of the topic's `[[route]]`, with its
     `key_format` and `key_columns`; otherwise `"json"`."""
@@ -82,10 +107,36 @@ class MirrorRoute(Section):
     evolution: Literal["off", "add_columns"] | None = None
     """What to do with fields that need a column, instead of `mirror.evolution`."""
 
+    def routes(self, topic: str, at: str) -> list[MirrorRoute]:
+        """The section's routes for a topic, one for each table.  Raises ValueError if a name cannot be made."""
+        values = self.values(topic)
+        return [
+            MirrorRoute(topic, table, self, choice, at)
+            for table, choice in self.chosen(lambda text: filled_iceberg(text, values))
+        ]
+
+
+@dataclass(frozen=True)
+class MirrorRoute:
+    """One topic and one Iceberg table that its records land in: all records, or those of ``choice``.  ``at`` is the
+    section in the job file.
+    """
+
+    topic: str
+    table: str
+    section: MirrorRouteSection
+    choice: Choice | None
+    at: str
+
+    @property
+    def format(self) -> FormatSettings | None:
+        """The section's own format."""
+        return self.section.format
+
     @property
     def keys(self) -> KeyColumns | None:
         """How the record's keys are read; None if they are not."""
-        return KeyColumns.of(self.key_format, self.key_columns)
+        return KeyColumns.of(self.section.key_format, self.section.key_columns)
 
 
 class Mirror(Section):
@@ -120,13 +171,46 @@ class Mirror(Section):
     """What to do with a field that has no column or does not fit its column. `off` ignores a field without a column; a
     field that does not fit is a bad value. `add_columns` first
     [adds or widens the column](mirror.md#tables-that-change-themselves)."""
-    routes: Annotated[tuple[MirrorRoute, ...], AsTuple] = Field(default=(), alias="route")
+    route_sections: Annotated[tuple[MirrorRouteSection, ...], AsTuple] = Field(default=(), alias="route")
     """Topics and their tables, written as `[[mirror.route]]`."""
+
+    _routes: tuple[MirrorRoute, ...] | None = PrivateAttr(default=None)
+
+    def with_routes(self, routes: Collection[MirrorRoute]) -> Self:
+        """The section with these routes."""
+        mirror = self.model_copy()
+        mirror._routes = tuple(routes)
+        return mirror
+
+    def routing(self, written_to: Collection[str] = ()) -> Routing[MirrorRoute]:
+        """Which routes a topic has.  No pattern matches the topics ``written_to``, nor the control topic."""
+        return Routing(self.route_sections, frozenset({self.control_topic, *written_to}), "mirror.route")
+
+    @property
+    def matches_topics(self) -> bool:
+        """Whether Kafka has to say which topics there are."""
+        return any(section.topic_pattern is not None for section in self.route_sections)
+
+    def unknown(self, tables: Iterable[str]) -> list[str]:
+        """Those of the tables to which no route leads; none before Kafka was asked for matching topics."""
+        asks = self.matches_topics and self._routes is None
+        return [] if asks else sorted(set(tables).difference(self.tables))
+
+    @property
+    def routes(self) -> tuple[MirrorRoute, ...]:
+        """The routes, one for each topic and table; before Kafka was asked for its topics, those of named topics."""
+        return tuple(self.routing().routes()[0]) if self._routes is None else self._routes
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics of the routes, each once."""
         return tuple(dict.fromkeys(route.topic for route in self.routes))
+
+    @property
+    def matched_topics(self) -> tuple[str, ...]:
+        """The :attr:`topics` that no section names: a pattern matched them."""
+        named = set(self.routing().named)
+        return tuple(topic for topic in self.topics if topic not in named)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -135,15 +219,16 @@ class Mirror(Section):
 
     def creates(self, table: str) -> bool:
         """Whether the table is created if it is missing."""
-        return any(self.auto_create if r.auto_create is None else r.auto_create for r in self.routes_to(table))
+        asked = (route.section.auto_create for route in self.routes_to(table))
+        return any(self.auto_create if own is None else own for own in asked)
 
     def evolves(self, route: MirrorRoute) -> bool:
         """Whether the route's table gets the columns that its records need."""
-        return (route.evolution or self.evolution) == "add_columns"
+        return (route.section.evolution or self.evolution) == "add_columns"
 
     def new_table(self, table: str) -> NewTable:
         """How the table looks if it is created."""
-        own = (route.create for route in self.routes_to(table) if route.create is not None)
+        own = (r.section.create for r in self.routes_to(table) if r.section.create is not None)
         return next(own, self.create or NewTable())
 
     def routes_to(self, table: str) -> tuple[MirrorRoute, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,7 @@ from chsink.config.sections import (
 from chsink.errors import ChsinkError, job_file
 from chsink.fields import AsTuple, Section, is_reference
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
+from chsink.formats.table_by import Choice
 from chsink.notation.sql import TableName, parse_table
 from chsink.registry.settings import SchemaRegistry
 from chsink.state import AnyStore, KeeperMap
@@ -84,7 +85,7 @@ class Config(Section):
     def _share(self) -> Self:
         """Give the registry to the formats that use it."""
         formats = [each for route in self.route_sections for each in (route.format, route.key_format)]
-        formats += [each for route in self.mirror.routes for each in (route.format, route.key_format)]
+        formats += [each for route in self.mirror.route_sections for each in (route.format, route.key_format)]
         for each in formats:
             if each is not None:
                 each.use(self.schema_registry)
@@ -178,8 +179,31 @@ class Config(Section):
         return self._routes
 
     @property
-    def _routing(self) -> Routing:
+    def _routing(self) -> Routing[Route]:
         return routing_of(self.route_sections, self.dead_letters, self.mirror)
+
+    def with_mirrored(self, topics: Callable[[], Collection[str]]) -> Config:
+        """The configuration with the mirror's routes for those of Kafka's ``topics`` that a pattern matches.  Kafka is
+        asked only if there is one.  Raises InvalidConfigError.
+        """
+        if not self.mirror.matches_topics:
+            return self
+        routes, problems = self._mirror_routing.routes(topics())
+        mirror = self.mirror.with_routes(routes)
+        sections = {name: getattr(self, name) for name in type(self).model_fields} | {"mirror": mirror}
+        problems += contradictions(sections)
+        if problems:
+            raise InvalidConfigError(problems)
+        return self.model_copy(update={"mirror": mirror})
+
+    @property
+    def mirror_pattern(self) -> str | None:
+        """A Java pattern that matches the topics of the mirror's routes; None if the job file names every topic."""
+        return self._mirror_routing.java_pattern
+
+    @property
+    def _mirror_routing(self) -> Routing[MirrorRoute]:
+        return self.mirror.routing([topic for topic in (self.dead_letters.topic,) if topic is not None])
 
     def origin(self, key: str) -> str:
         """Where the value of a dotted key came from: a file's name, ``environment variable X``, … or ``default``."""
@@ -200,6 +224,10 @@ class Config(Section):
         """The format in which the mirror reads the route's values."""
         same = next(iter(self._routing.of(route.topic)), None)
         return route.format or (same.format if same else JSON)
+
+    def mirror_choice_of(self, route: MirrorRoute) -> Choice | None:
+        """Which records of its topic the mirror's route takes; None: all."""
+        return route.choice and replace(route.choice, header=self.mirror_format_of(route).before_json or 0)
 
     def mirror_keys_of(self, route: MirrorRoute) -> KeyColumns | None:
         """How the mirror reads the route's keys; None if it does not."""

@@ -1,7 +1,9 @@
 """Routes: the sections of the job file, and the routes that follow from them for the topics that Kafka has.
 
+ClickHouse's ``[[route]]`` and the mirror's ``[[mirror.route]]`` share this grammar.
+
 Rules:
-- A :class:`RouteSection` names one or several topics, or has a pattern.  A :class:`Route` is one topic and one table.
+- A section names one or several topics, or has a pattern.  A route is one topic and one table.
 - A section that names a topic takes precedence over patterns.  Several sections may name a topic, to land it in several
   tables.
 - If several sections' patterns match a topic, the patterns must be equal, which shows that this is intended.
@@ -11,10 +13,10 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -25,10 +27,11 @@ from chsink.fields import AsTuple, Section, Text, Topic
 from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, KeyColumns
 from chsink.formats.table_by import Choice, Source
 from chsink.notation.sql import TableName, parse_table
-from chsink.notation.table_template import parse_template
+from chsink.notation.table_template import parse_template, placeholders
 
 TOPIC = "topic"
 """The placeholder of the topic's name."""
+Name = TypeVar("Name")
 
 
 def _check_template(text: str) -> str:
@@ -74,24 +77,21 @@ class TableBy(Section):
         given: dict[Source, str | None] = {"field": self.field, "header": self.header, "column": self.column}
         return {source: name for source, name in given.items() if name is not None}
 
-    def choices(self, values: Mapping[str, str], header: int) -> Iterator[tuple[TableName, Choice]]:
-        """Each table, with ``values`` in its placeholders, and the choice of its records.  The first table reports the
+    def choices(self, filled: Callable[[str], Name], header: int = 0) -> Iterator[tuple[Name, Choice]]:
+        """Each table, by its template as it is ``filled``, and the choice of its records.  The first table reports the
         records of no table.
         """
-        by_table: dict[TableName, list[str]] = {}
+        by_table: dict[Name, list[str]] = {}
         for value, template in self.tables.items():
-            by_table.setdefault(parse_template(template).filled(values), []).append(value)
+            by_table.setdefault(filled(template), []).append(value)
         [(source, name), *_] = self.sources.items()
         for at, (table, own) in enumerate(by_table.items()):
             known = tuple(self.tables) if at == 0 and self.unknown == "bad" else None
             yield table, Choice(source, name, tuple(own), known, header)
 
 
-class RouteSection(Section):
-    """Topics and the table their records land in. Set exactly one of `topic`, `topics` and `topic_pattern`, and one of
-    `table` and `table_by`. Several topics can share a table, and a topic can have several routes, to several tables.
-    See [Routing](routing.md).
-    """
+class TopicsSection(Section):
+    """Topics, and what names the tables of their records: the keys that every kind of route has."""
 
     topic: Topic | None = None
     """Kafka topic."""
@@ -99,6 +99,55 @@ class RouteSection(Section):
     """Several Kafka topics."""
     topic_pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
     """[Pattern](routing.md#patterns): a regular expression that matches the whole name of each topic of the route."""
+    table: str | None = None
+    table_by: TableBy | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics that the section names."""
+        return self.topics if self.topic is None else (self.topic, *self.topics)
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """The templates of table names, by the key that holds each."""
+        one = {} if self.table is None else {"table": self.table}
+        by = {} if self.table_by is None else self.table_by.tables
+        return one | {f"table_by.tables.{value}": template for value, template in by.items()}
+
+    @property
+    def unknown_placeholders(self) -> dict[str, str]:
+        """Placeholders without a value, and the key whose template has each."""
+        known = {TOPIC} if self.topic_pattern is None else {TOPIC, *parse_pattern(self.topic_pattern).groupindex}
+        found = ((name, key) for key, text in self.templates.items() for name in placeholders(text))
+        return {name: key for name, key in found if name not in known}
+
+    def matches(self, topic: str) -> bool:
+        """Whether the section's pattern matches the topic."""
+        return self.topic_pattern is not None and _compiled(self.topic_pattern).fullmatch(topic) is not None
+
+    def values(self, topic: str) -> dict[str, str]:
+        """The placeholders' values for a topic."""
+        values = {TOPIC: topic}
+        if self.topic_pattern is not None and (match := _compiled(self.topic_pattern).fullmatch(topic)):
+            values |= {name: value or "" for name, value in match.groupdict().items()}
+        return values
+
+    def chosen(self, filled: Callable[[str], Name], header: int = 0) -> list[tuple[Name, Choice | None]]:
+        """The section's tables, by their templates as they are ``filled``, and which records each takes (None: all)."""
+        found: list[tuple[Name, Choice | None]] = []
+        if self.table is not None:
+            found.append((filled(self.table), None))
+        if self.table_by is not None and self.table_by.sources:
+            found += self.table_by.choices(filled, header)
+        return found
+
+
+class RouteSection(TopicsSection):
+    """Topics and the table their records land in. Set exactly one of `topic`, `topics` and `topic_pattern`, and one of
+    `table` and `table_by`. Several topics can share a table, and a topic can have several routes, to several tables.
+    See [Routing](routing.md).
+    """
+
     table: Template | None = None
     """`"table"` or `"database.table"`, with backticks around a name that has other characters. `{topic}` stands for
     the topic's name, `{name}` for a named group of `topic_pattern`."""
@@ -124,43 +173,10 @@ class RouteSection(Section):
     partition_by: Text | None = None
     """Partition key of a new table, instead of `schema.partition_by`."""
 
-    @property
-    def named(self) -> tuple[str, ...]:
-        """The topics that the section names."""
-        return self.topics if self.topic is None else (self.topic, *self.topics)
-
-    @property
-    def templates(self) -> dict[str, str]:
-        """The templates of table names, by the key that holds each."""
-        one = {} if self.table is None else {"table": self.table}
-        by = {} if self.table_by is None else self.table_by.tables
-        return one | {f"table_by.tables.{value}": template for value, template in by.items()}
-
-    @property
-    def unknown_placeholders(self) -> dict[str, str]:
-        """Placeholders without a value, and the key whose template has each."""
-        known = {TOPIC} if self.topic_pattern is None else {TOPIC, *parse_pattern(self.topic_pattern).groupindex}
-        return {
-            name: key
-            for key, template in self.templates.items()
-            for name in parse_template(template).placeholders
-            if name not in known
-        }
-
-    def matches(self, topic: str) -> bool:
-        """Whether the section's pattern matches the topic."""
-        return self.topic_pattern is not None and _compiled(self.topic_pattern).fullmatch(topic) is not None
-
     def routes(self, topic: str, at: str) -> list[Route]:
         """The section's routes for a topic, one for each table.  Raises ValueError if a table's name would be empty."""
-        values = {TOPIC: topic}
-        if self.topic_pattern is not None and (match := _compiled(self.topic_pattern).fullmatch(topic)):
-            values |= {name: value or "" for name, value in match.groupdict().items()}
-        chosen: list[tuple[TableName, Choice | None]] = []
-        if self.table is not None:
-            chosen.append((parse_template(self.table).filled(values), None))
-        if self.table_by is not None and self.table_by.sources:
-            chosen += self.table_by.choices(values, self.format.before_json or 0)
+        values = self.values(topic)
+        chosen = self.chosen(lambda text: parse_template(text).filled(values), self.format.before_json or 0)
         own = OwnRules(self.auto_create, self.evolution, self.order_by, self.partition_by)
         return [
             Route(
@@ -207,14 +223,38 @@ class Route:
         return parse_table(self.table)
 
 
+RouteT_co = TypeVar("RouteT_co", covariant=True)
+
+
+class Routes(Protocol[RouteT_co]):
+    """A section, as :class:`Routing` needs it."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """See :class:`TopicsSection`."""
+
+    @property
+    def topic_pattern(self) -> str | None:
+        """See :class:`TopicsSection`."""
+
+    def matches(self, topic: str) -> bool:
+        """See :class:`TopicsSection`."""
+
+    def routes(self, topic: str, at: str) -> Sequence[RouteT_co]:
+        """See :class:`RouteSection`."""
+
+
 @dataclass(frozen=True, slots=True)
-class Routing:
-    """The routes of a job file.  ``written_to`` are topics that chsink writes to: no pattern matches them."""
+class Routing(Generic[RouteT_co]):
+    """The routes of a job file.  ``written_to`` are topics that chsink writes to: no pattern matches them.  ``key`` is
+    that of the sections.
+    """
 
-    sections: tuple[RouteSection, ...]
+    sections: Sequence[Routes[RouteT_co]]
     written_to: frozenset[str]
+    key: str = "route"
 
-    def of(self, topic: str) -> list[Route]:
+    def of(self, topic: str) -> list[RouteT_co]:
         """The routes of a topic: none, one, or one for each table.  Raises ValueError as ``RouteSection.routes``."""
         return [route for at, section in self._sections_of(topic) for route in section.routes(topic, at)]
 
@@ -222,36 +262,41 @@ class Routing:
         """Whether the topic has a route."""
         return bool(self._sections_of(topic))
 
-    def routes(self, topics: Collection[str] = ()) -> tuple[list[Route], list[Problem]]:
+    def routes(self, topics: Collection[str] = ()) -> tuple[list[RouteT_co], list[Problem]]:
         """The routes of the named topics, then of ``topics`` that a pattern matches (sorted); and their problems."""
-        named = dict.fromkeys(topic for section in self.sections for topic in section.named)
-        routes: list[Route] = []
+        named = self.named
+        routes: list[RouteT_co] = []
         problems: list[Problem] = []
-        for topic in (*named, *sorted({*topics} - named.keys())):
+        for topic in (*named, *sorted({*topics} - {*named})):
             try:
                 found = self.of(topic)
             except KeyError:  # an unknown placeholder: `routes_are_whole` reports it
                 continue
-            except ValueError:
-                problems.append(problem("route", job_file.NO_TABLE_NAME(topic=repr(topic))))
+            except ValueError as error:
+                problems.append(problem(self.key, job_file.NO_TABLE_NAME(topic=repr(topic), reason=error)))
                 continue
             matching = {section.topic_pattern: at for at, section in reversed(self._sections_of(topic))}
             if len(matching) > 1 and topic not in named:
                 places = " and ".join(sorted(matching.values()))
-                problems.append(problem("route", job_file.TWO_PATTERNS(topic=repr(topic), routes=places)))
+                problems.append(
+                    problem(self.key, job_file.TWO_PATTERNS(topic=repr(topic), routes=places, section=self.key))
+                )
             routes += found
         return routes, problems
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics that sections name, each once."""
+        return tuple(dict.fromkeys(topic for section in self.sections for topic in section.named))
 
     @property
     def java_pattern(self) -> str | None:
         """The pattern that Spark's source subscribes to; None if the job file names every topic."""
         patterns = [section.topic_pattern for section in self.sections if section.topic_pattern is not None]
-        if not patterns:
-            return None
-        return java_pattern(patterns, self.written_to, (topic for section in self.sections for topic in section.named))
+        return java_pattern(patterns, self.written_to, self.named) if patterns else None
 
-    def _sections_of(self, topic: str) -> list[tuple[str, RouteSection]]:
-        placed = [(f"route[{index}]", section) for index, section in enumerate(self.sections)]
+    def _sections_of(self, topic: str) -> list[tuple[str, Routes[RouteT_co]]]:
+        placed = [(f"{self.key}[{index}]", section) for index, section in enumerate(self.sections)]
         named = [(at, section) for at, section in placed if topic in section.named]
         if named or topic.startswith(INTERNAL) or topic in self.written_to:
             return named

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from chsink.config.librdkafka import Refused, translate
+from chsink.config.librdkafka import LOGIN_HANDLERS, Refused, translate
 from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
 from chsink.errors import job_file
 from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Token, Topic, Url, matching, reveal
@@ -65,11 +65,18 @@ class Kafka(Section):
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source that concern the client: ``kafka.…``, with credentials in the clear."""
-        options = {f"kafka.{name}": reveal(value) for name, value in self.options.items()}
+        handler = {"sasl.login.callback.handler.class": LOGIN_HANDLERS[0]} if self.token_url else {}
+        options = {f"kafka.{name}": reveal(value) for name, value in (handler | self.options).items()}
         return options | {
             "kafka.bootstrap.servers": self.bootstrap,
             "kafka.isolation.level": self.isolation_level,
         }
+
+    @property
+    def token_url(self) -> str:
+        """Where both clients ask for the tokens of OAUTHBEARER; "" if they log in otherwise."""
+        bearer = reveal(self.options.get("sasl.mechanism", "")).upper() == "OAUTHBEARER"
+        return reveal(self.options.get("sasl.oauthbearer.token.endpoint.url", "")) if bearer else ""
 
     def client_options(self) -> dict[str, str]:
         """Properties of a librdkafka client, with credentials in the clear."""
@@ -270,10 +277,15 @@ class Observe(Section):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum log level."""
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
-    """Port of the driver that serves Prometheus metrics; 0 chooses a free port. Default: no metrics."""
+    """Port of the driver that serves Prometheus metrics, and `/healthz` and `/readyz` for [probes](install.md#probes);
+    0 chooses a free port. Default: none of them."""
     metrics_host: Text = "127.0.0.1"
     """Address on which the metrics are served. The default is reachable from the driver's own machine only; `0.0.0.0`
     serves them, without a password, on all its IPv4 interfaces."""
+    stay_after_halt: bool = False
+    """After a halt, or when a newer driver owns the sink, keep the process until SIGTERM, not
+    [ready](install.md#probes): with its metrics and its status page, without Spark. For supervisors that restart
+    whatever ends, such as a Kubernetes Deployment. Default: the process ends with exit code 3 or 4."""
     progress: Literal["auto", "never"] = "auto"
     """`auto` shows a progress bar on a terminal."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None

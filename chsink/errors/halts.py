@@ -353,7 +353,7 @@ ROWS_PROVE_NOTHING = preflight(
     "{fix}",
 )
 
-# --- CHS-340 to CHS-351: the Iceberg mirror; nothing of it stops the ClickHouse side
+# --- CHS-340 to CHS-359: the Iceberg mirror; nothing of it stops the ClickHouse side
 
 _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
@@ -385,6 +385,15 @@ MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
+)
+MIRROR_CHOICE_CHANGED = halt(
+    "CHS-352",
+    "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
+    "{detail}",
+    "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
+    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
+    runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
+    "reports were lost, or that the catalog refused their commit.",
 )
 MIRROR_TABLE_GONE = halt(
     "CHS-343",
@@ -438,12 +447,110 @@ MIRROR_ROWS_FOUND = halt(
     "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
     "mirror wrote them: these records would land again",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
-    "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror resolve {tables} --skip`, which "
-    "continues after the last offset in the rows; then start again",
+    "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
+    "the last offset in the rows if none is missing; then start again",
 )
 MIRROR_ROWS_UNKNOWN = preflight(
     "CHS-348",
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
     "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
+)
+_FROM_THE_START = (
+    "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
+    "its name and --reread; then start again"
+)
+MIRROR_ROWS_LACK = preflight(
+    "CHS-355",
+    "Iceberg table {table} has no row for the record of {tp} at offset {offset}, although it has one for offset {row}",
+    "to continue after the table's last row without what it lacks, run `chsink mirror resolve {table} --skip`; "
+    + _FROM_THE_START,
+)
+MIRROR_ROWS_BEYOND_LOG = preflight(
+    "CHS-355",
+    "Iceberg table {table} has a row for offset {row} of {tp}, and Kafka's log ends at {end}: the topic was created "
+    "again, or its log lost records",
+    "to continue at the log's end, without what the log holds now, run `chsink mirror resolve {table} --skip`; "
+    + _FROM_THE_START,
+)
+MIRROR_ROWS_TELL_NOTHING = preflight(
+    "CHS-356",
+    "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "
+    "_kafka_partition and _kafka_offset, or _kafka_topic although several topics feed it",
+    "to continue with what comes from now on, run `chsink mirror resolve {table} --skip`; " + _FROM_THE_START,
+)
+
+# --- CHS-357 to CHS-359: tables that Iceberg's Kafka Connect sink filled
+
+MIRROR_CONNECTOR_TABLE = preflight(
+    "CHS-359",
+    "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
+    "continues: records would land twice",
+    "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
+    "[[mirror.route]]; to land only what comes from now on, run `chsink mirror resolve {table} --skip`",
+)
+MIRROR_CONNECTOR_UNKNOWN = preflight(
+    "CHS-357",
+    "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",
+    "pass its group and its control topic, with the tables: chsink mirror takeover TABLE… --group connect-NAME "
+    "--control-topic control-iceberg",
+)
+MIRROR_CONNECTOR_RUNS = preflight(
+    "CHS-357",
+    "the Kafka Connect sink still runs: its groups ({group}, {group}-coord) have members: {members}",
+    "stop the connector (Connect's REST API: PUT /connectors/NAME/stop; a paused one still is a member), and run the "
+    "command again once its groups have no members",
+)
+MIRROR_CONNECTOR_MOVED = preflight(
+    "CHS-357",
+    "the tables, or the offsets of the Kafka Connect sink of group {group}, changed after they were shown",
+    "make sure that the connector is stopped, then run the command again",
+)
+MIRROR_CONNECTOR_UNREAD = preflight(
+    "CHS-357",
+    "group {group} has no offset of {topics}: it does not say up to where the Kafka Connect sink has read",
+    "correct --group (connect-NAME, unless iceberg.connect.group-id or consumer.override.group.id names another); if "
+    "its offsets expired, set them to the records that follow the tables' last rows, with kafka-consumer-groups.sh "
+    "--reset-offsets, and run the command again",
+)
+MIRROR_CONNECTOR_SET_BACK = preflight(
+    "CHS-357",
+    "{tp}: group {group} has {offset}, and the control topic says that the Kafka Connect sink has read up to {to}",
+    "if the group was set back or has expired, set it to where the sink had read: kafka-consumer-groups.sh "
+    "--bootstrap-server BROKER --group {group} --topic {topic} --reset-offsets --to-offset {to} --execute; if the "
+    "topic was created again, or if records are to land a second time, run the command with --trust-group",
+)
+MIRROR_CONNECTOR_BEYOND_LOG = preflight(
+    "CHS-357",
+    "{tp}: group {group} is at offset {offset}, and Kafka's log ends at {end}: the topic was created again, or its log "
+    "lost records",
+    "set the group to the first record that is to land: kafka-consumer-groups.sh --bootstrap-server BROKER --group "
+    "{group} --topic {topic} --reset-offsets --to-earliest --execute (or --to-latest), then run the command with "
+    "--trust-group",
+)
+MIRROR_CONNECTOR_EVENTS_GONE = preflight(
+    "CHS-357",
+    "Kafka holds the events of control topic {topic}-{partition} from offset {first} on only: files that the Kafka "
+    "Connect sink wrote for Iceberg table {table} may wait in the events that are gone",
+    "if no file waits, or the waiting ones are lost anyway, say that all events before are committed: "
+    "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
+    "--to-offset {first} --execute; then run the command again",
+)
+MIRROR_CONNECTOR_FILE = preflight(
+    "CHS-357",
+    "a file that waits for a commit to Iceberg table {table} cannot be committed: {reason} ({file})",
+    "start the connector until it has committed its files, then stop it; or restore the file; then run the command "
+    "again. Or " + _FROM_THE_START,
+)
+MIRROR_CONNECTOR_OTHER_TABLE = preflight(
+    "CHS-357",
+    "the Kafka Connect sink of group {group} has written files for Iceberg table {table} that wait for a commit, and "
+    "no [[mirror.route]] names that table ({file})",
+    "name it in a [[mirror.route]], or start the connector until it has committed its files, then stop it; then run "
+    "the command again",
+)
+MIRROR_CONNECTOR_LEFT = preflight(
+    "CHS-357",
+    "cannot read {what}: {reason}",
+    "if a newer version of the Kafka Connect sink wrote it, a newer chsink may read it; " + _FROM_THE_START,
 )

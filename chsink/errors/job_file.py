@@ -79,7 +79,7 @@ NOT_A_TABLE = config(
 NOT_AN_ICEBERG_TABLE = config(
     "CHS-104",
     "{value} is not the name of an Iceberg table",
-    'write "namespace.table"',
+    'write "namespace.table"; {{topic}} stands for the topic\'s name',
 )
 NOT_AN_ICEBERG_TERM = config(
     "CHS-104",
@@ -203,14 +203,14 @@ UNKNOWN_PLACEHOLDER = config(
 )
 NO_TABLE_NAME = config(
     "CHS-106",
-    "the table name is empty for topic {topic}, because a group of topic_pattern matches no character of it",
-    "let the group match at least one character, or give the topic a route of its own",
+    "no table can be named after topic {topic}: {reason}",
+    "change the table's name, or what the groups of topic_pattern match, or give the topic a route of its own",
 )
 TWO_PATTERNS = config(
     "CHS-106",
     "topic {topic} matches the topic_pattern of {routes}",
-    "narrow one of the patterns, for example with (?!…), or name the topic in a [[route]] of its own, which has "
-    "priority over patterns",
+    "narrow one of the patterns, for example with (?!…), or name the topic in a [[{section}]] of its own, which "
+    "has priority over patterns",
 )
 TOPIC_TWICE = config(
     "CHS-106",
@@ -236,6 +236,11 @@ TABLE_BY_NO_JSON = config(
     "CHS-106",
     "only a JSON record can name its table by a field, and the format is {format}",
     'let a Kafka header name the table: set header = "…" instead of field',
+)
+TABLE_BY_NO_COLUMN = config(
+    "CHS-106",
+    "the mirror has no stream of your program, so column {column} does not exist for it",
+    'set column = "key" for the record\'s key, or set field or header instead',
 )
 KEY_WITHOUT_COLUMNS = config(
     "CHS-106",
@@ -401,6 +406,12 @@ KEY_STORE_NOT_PEM = config(
 _MECHANISM = (
     "use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; "
     "or choose another login for chsink's own client with `sasl.mechanism` in [kafka.client_options]"
+)
+NO_KAFKA_USER = config(
+    "CHS-109",
+    "the job file does not say as whom Kafka's brokers know this job",
+    "name the user with --principal, for example --principal User:CN=lander (a client certificate's subject, unless "
+    "ssl.principal.mapping.rules of the brokers shorten it); or set sasl.jaas.config in [kafka.options]",
 )
 NO_MECHANISM = config(
     "CHS-109",

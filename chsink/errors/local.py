@@ -114,3 +114,55 @@ NO_DEV_EXTRA = preflight(
     "the local ClickHouse server needs packages that are not installed: {missing}",
     "run {python} -m pip install {missing}",
 )
+
+# --- CHS-912 to CHS-918: `chsink doctor --system`
+
+JARS_NOT_THERE = preflight(
+    "CHS-912",
+    "these jars of Spark's Kafka source are not in {folder}: {names}; the first start downloads them",
+    "to download them now, run `chsink jars`; on a machine without a network, copy the folder from one that has them",
+    ok="the jars of Spark's Kafka source are in {folder}",
+)
+DISK_ALMOST_FULL = preflight(
+    "CHS-913",
+    "{folder} ({what}) has {free} MB left; {least} MB are recommended",
+    "make room there, or use another disk: CHSINK_CACHE names the folder for jars, SPARK_LOCAL_DIRS that for Spark's "
+    "own files, and sink.checkpoint that for the checkpoint",
+    ok="{folder} has {free} MB left",
+)
+CLOCK_NOT_SYNCHRONIZED = preflight(
+    "CHS-914",
+    "the kernel says that no time service keeps this machine's clock right",
+    "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. `chsink doctor` with a "
+    "job file compares this clock with those of ClickHouse's servers",
+    ok="a time service keeps this machine's clock right",
+)
+CLOCK_NOT_CHECKED = preflight(
+    "CHS-914",
+    "whether a time service keeps this machine's clock right is not known ({system})",
+    "to compare this clock with those of ClickHouse's servers, run `chsink doctor` with a job file",
+)
+FEW_FILES = preflight(
+    "CHS-915",
+    "a process may open {most} files; {least} are recommended, because each connection counts as one",
+    "raise the hard limit: LimitNOFILE in a systemd unit, ulimits in a Compose file, `ulimit -Hn` in a shell of root",
+    ok="a process may open {most} files",
+)
+FEW_PROCESSES = preflight(
+    "CHS-916",
+    "{most} processes and threads may run; {least} are recommended, because Java alone starts some hundred threads",
+    "raise the limit: TasksMax in a systemd unit, pids_limit in a Compose file, or podPidsLimit of the kubelet",
+    ok="processes and threads that may run: {most}",
+)
+LITTLE_MEMORY = preflight(
+    "CHS-917",
+    "there are {memory} MB of memory; {tasks} tasks at a time need about {needed} MB",
+    'give the machine or the container more, or run fewer tasks at a time: spark.master = "local[1]"',
+    ok="{memory} MB of memory are enough for {tasks} tasks at a time",
+)
+HOST_NAME_UNKNOWN = preflight(
+    "CHS-918",
+    "this machine's name {name} has no address ({reason}), so Spark does not start",
+    "add the name to /etc/hosts, or set SPARK_LOCAL_IP to an address of this machine",
+    ok="this machine's name {name} has the address {address}",
+)

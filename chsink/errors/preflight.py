@@ -942,3 +942,51 @@ DELETES_UNKNOWN = preflight(
     "PARTITION BY and shard key use only the columns of key_columns; or set errors.on_tombstone to "
     '"skip" or "dead_letter"',
 )
+KAFKA_LOGIN_REFUSED = preflight(
+    "CHS-299",
+    "Kafka refused the login: {reason}",
+    "check the user name and the password in sasl.jaas.config, and sasl.mechanism, in [kafka.options]; the user must "
+    "exist on the brokers for this mechanism",
+)
+KAFKA_TOKEN_REFUSED = preflight(
+    "CHS-299",
+    "no token for the login to Kafka was given: {reason}",
+    "check clientId, clientSecret and scope in sasl.jaas.config, and sasl.oauthbearer.token.endpoint.url, in "
+    "[kafka.options]",
+)
+KAFKA_SERVER_NOT_TRUSTED = preflight(
+    "CHS-299",
+    "the certificate of a Kafka broker was not accepted: {reason}",
+    "name the PEM file of the authority that signed it in ssl.truststore.location, in [kafka.options], and make "
+    "kafka.bootstrap and the brokers' advertised.listeners use a host name that the certificate contains; if the "
+    "certificate has expired, renew it on the broker (`openssl s_client -connect HOST:PORT` shows it)",
+)
+KAFKA_CLIENT_NOT_TRUSTED = preflight(
+    "CHS-299",
+    "a Kafka broker did not accept this job's certificate, or got none: {reason}",
+    "name a certificate that has not expired, signed by an authority that the brokers trust, in ssl.keystore.location, "
+    "in [kafka.options]; without such a certificate, use another listener in kafka.bootstrap",
+)
+KAFKA_TLS_REFUSED = preflight(
+    "CHS-299",
+    "Spark's Kafka client and a broker did not accept each other's certificates: {reason}",
+    "check ssl.truststore.location and ssl.keystore.location in [kafka.options] (they count for Spark, whatever "
+    "[kafka.client_options] says), and that the files are on the driver and on every executor",
+)
+KAFKA_OPTIONS_UNUSABLE = preflight(
+    "CHS-299",
+    "no Kafka client can be made with [kafka.options]: {reason}",
+    "check that the files in ssl.truststore.location and ssl.keystore.location exist, that this user can read them, "
+    "that they have the type which ssl.truststore.type and ssl.keystore.type say, and that ssl.keystore.password and "
+    "ssl.key.password are theirs",
+)
+KAFKA_RIGHT_MISSING = preflight(
+    "CHS-200",
+    "Kafka does not allow this user to use {what}: {reason}",
+    "have an administrator run what `chsink kafka acls` prints for this job file",
+)
+KAFKA_READ_FORBIDDEN = preflight(
+    "CHS-200",
+    "Kafka does not allow Spark to read as this user: {reason}",
+    "have an administrator run what `chsink kafka acls` prints for this job file",
+)

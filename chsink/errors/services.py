@@ -134,7 +134,7 @@ MIRROR_NOT_HANDED_OVER = unavailable(
 )
 MIRROR_TOPIC_BEGINS = unavailable(
     "CHS-712",
-    "topics that had no record have one now: {topics}",
+    "topics that had no record, or did not exist, have one now: {topics}",
     "start again (`chsink run` does so by itself): the mirror then creates their tables",
 )
 MIRROR_OFFSET_GONE = unavailable(
@@ -175,6 +175,12 @@ MIRROR_COMMITS_FAIL = unavailable(
     "commits to Iceberg table {table} keep failing (rounds: {rounds}): {reason}",
     "check the catalog, its storage and the right to write the table, then start again; the "
     "files are kept and land once",
+)
+MIRROR_NO_ANSWER = unavailable(
+    "CHS-720",
+    "the mirror did not commit within {seconds} seconds: {began}",
+    "start the mirror if it does not run: it commits what was handed over by itself; if it runs, its log names the "
+    "table whose commits fail",
 )
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",

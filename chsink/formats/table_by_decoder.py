@@ -39,6 +39,11 @@ class RecordChooser:
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
 
+    @property
+    def reads(self) -> tuple[object, ...]:
+        """What :meth:`said` depends on, beside the records."""
+        return self._choice.source, self._choice.name, self._choice.header
+
     def own(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """The records of the choice's table."""
         said, _ = self.said(records)

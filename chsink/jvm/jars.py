@@ -69,9 +69,8 @@ def ensure(set_name: str, progress: ivy.Progress | None = None, *, file: Path | 
     if _missing(jars, folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _one_process(folder / ".lock"):
-            missing = _missing(jars, folder)
-            if missing:
-                _fetch(set_name, missing, folder, progress, (file or _PINS).name)
+            if absent := _missing(jars, folder):
+                _fetch(set_name, absent, folder, progress, (file or _PINS).name)
     return [folder / jar.file_name for jar in jars]
 
 
@@ -81,6 +80,11 @@ def spark_jars(progress: ivy.Progress | None = None) -> str:
     Raises what :func:`ensure` raises.
     """
     return ",".join(map(str, ensure(SPARK_KAFKA, progress)))
+
+
+def missing(set_name: str) -> list[Jar]:
+    """The files of a set that are not in the cache, or are not the pinned ones."""
+    return _missing(pins()[set_name], cache_folder())
 
 
 @functools.cache

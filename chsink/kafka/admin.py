@@ -10,6 +10,7 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import wait
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
@@ -20,9 +21,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from chsink.config import Config
 from chsink.errors import ChsinkError, preflight, services, without_values
+from chsink.kafka.refusals import forbidden, not_admitted, unusable
 from chsink.statemachine.ranges import TopicPartition
 
 REFUSED_FOR_S = 3.0
+"""How long every connection must be refused until that counts: a broker may start at this moment."""
+POLL_S = 0.2
 _WHEN = re.compile(r" \(after \d+ms in state \w+(?:, [^)]*)?\)")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SILENT = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
@@ -52,14 +56,17 @@ class KafkaAdmin:
     def _client(self) -> AdminClient:
         """The client, made once a broker accepts a connection.  Raises CHS-702 if every broker refuses."""
         _check_reachable(self.bootstrap)
-        return AdminClient(self._options, logger=logging.getLogger("chsink.librdkafka"))
+        try:
+            return AdminClient(self._options, logger=logging.getLogger("chsink.librdkafka"))
+        except KafkaException as error:
+            raise unusable(error.args[0]) from error
 
     def topics(self) -> list[str]:
         """The names of all topics that this user may see."""
         try:
             return sorted(self._client.list_topics(timeout=self.timeout_s).topics)
         except KafkaException as error:
-            raise self._unavailable(error.args[0].str()) from error
+            raise self._failure_of(error) from error
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """See :class:`chsink.ports.KafkaCluster`."""
@@ -116,7 +123,7 @@ class KafkaAdmin:
             return {name: entry.value for name, entry in future.result(self.timeout_s + 5).items()}
         except KafkaException as error:
             if error.args[0].code() in _SILENT:
-                raise self._unavailable(error.args[0].str()) from error
+                raise self._failure_of(error) from error
             return {}
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
@@ -133,14 +140,25 @@ class KafkaAdmin:
 
     def _result(self, future: Any, topic: str, partition: int | None = None) -> Any:
         try:
-            return future.result(self.timeout_s + 5)
+            self._await(future)
+            return future.result(0)
         except KafkaException as error:
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
                 more = self._meant(topic) if partition is None else f" with a partition {partition}"
                 raise preflight.TOPIC_MISSING(bootstrap=self.bootstrap, what=f"topic {topic!r}{more}") from error
-            raise self._unavailable(error.args[0].str()) from error
+            raise self._failure_of(error, f"topic {topic}") from error
         except TimeoutError as error:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
+
+    def _await(self, future: Any) -> None:
+        """Return once the future is done, or late.  Raises the error as soon as it is clear that Kafka lets nobody in:
+        librdkafka would try until its timeout.
+        """
+        began = time.monotonic()
+        while not wait([future], timeout=POLL_S).done and (waited := time.monotonic() - began) < self.timeout_s + 5:
+            self._client.poll(0)  # calls `_failed`
+            if waited > REFUSED_FOR_S and (refused := not_admitted(self._failure)):
+                raise refused
 
     def _meant(self, topic: str) -> str:
         """The topic that the name of a missing one comes close to, as a question."""
@@ -155,8 +173,15 @@ class KafkaAdmin:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._failure = _WHEN.sub("", error.str())
 
+    def _failure_of(self, error: KafkaException, what: str = "") -> ChsinkError:
+        """The error of the catalogue; ``what`` was asked about."""
+        said = error.args[0]
+        return forbidden(said, what) or self._unavailable(said.str())
+
     def _unavailable(self, why: str) -> ChsinkError:
         self._client.poll(0)  # calls `_failed`
+        if refused := not_admitted(self._failure):
+            return refused
         protocol = self._options.get("security.protocol", "PLAINTEXT")
         cause = f"; the last connection: {without_values(self._failure)}" if self._failure else ""
         reason = f"{why} (security.protocol is {protocol}{cause})"

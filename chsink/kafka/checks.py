@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from chsink.errors import ChsinkError, preflight, services
+from chsink.errors import ChsinkError, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
+from chsink.kafka.refusals import NO_ANSWER
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
@@ -21,7 +22,7 @@ def topics_findings(
     for topic in topics:
         for finding in guarded(f"topic {topic}", partial(topic_findings, kafka, topic, records, now_ms)):
             yield finding
-            if finding.id == services.KAFKA_UNAVAILABLE.id:
+            if finding.id in NO_ANSWER:
                 return False
     return True
 

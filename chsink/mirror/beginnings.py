@@ -4,6 +4,8 @@ Rules:
 - A table's missing origins are stored before the group moves: once the group has an offset, the tables have the origin.
 - For each topic-partition, a producer first fences older workers.  Then the group is read, and the same producer
   moves it.
+- If another ``table_by`` divides the records from now on, that is stored with the group's offset first: workers that
+  divide them otherwise are refused from then on.  Then in tables that are new to the topic-partition, then in all.
 - A topic-partition whose log starts above the group's offset begins again: nobody can hand over what lies between,
   unless a worker has read it already.  So none is fenced that may have.
 """
@@ -17,25 +19,29 @@ from contextlib import ExitStack
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
 from chsink.mirror.ports import GroupReader
+from chsink.mirror.shared_topics import SharedTopics
 from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
-from chsink.statemachine.commit.handover import Beginning, begin
+from chsink.statemachine.commit.handover import Beginning, Place, begin
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TOGETHER = 64
 """How many topic-partitions start in one commit of each table.  A producer is open for each of them."""
-COMMITS_FIRST = (CommitHalt.TOPIC_RECREATED, CommitHalt.RECORDS_GONE)
-"""Halts of one topic-partition.  What was handed over is committed before: nobody can read it again."""
+COMMITS_FIRST = (CommitHalt.TOPIC_RECREATED, CommitHalt.RECORDS_GONE, CommitHalt.CHOICE_CHANGED)
+"""Halts of one topic-partition.  What was handed over is committed before: nobody can read it again, or nobody knows
+how its records were divided.
+"""
 
 
 class Beginnings:
     """``assigned``: the topic-partitions that have started.  ``found``: the topic-partitions that Kafka had at the last
     check.  ``topic_ids``: each topic's id when it was first seen.
 
-    With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs.  ``pool`` opens
-    producers in parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
+    With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs; one of
+    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``pool`` opens producers in
+    parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
@@ -45,14 +51,21 @@ class Beginnings:
         source: KafkaCluster,
         *,
         at_latest: bool,
+        matched: Collection[str] = (),
         pool: Callable[[], Executor],
         under_way: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
-        self._at_latest, self._pool, self._under_way = at_latest, pool, under_way
+        self._sharing = SharedTopics(tables)
+        self._at_latest, self._matched, self._pool, self._under_way = at_latest, frozenset(matched), pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
         self.topic_ids: dict[str, str] = {}
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The tables that shared a topic (``table_by``) and are no targets any more."""
+        return self._sharing.left
 
     def settle(self, group: GroupReader) -> None:
         """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
@@ -75,6 +88,7 @@ class Beginnings:
         if self._at_latest:
             known = {tp.topic for tp, at in committed.items() if at is not None}
             known |= {tp.topic for name in self._tables.targets for tp in self._tables.read(name)[1].links}
+            known |= self._matched if known else set()
             fresh |= self._source.log_ends([tp for tp in new if tp.topic not in known])
         known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
         halted: dict[TopicPartition, Halted] = {}
@@ -98,59 +112,90 @@ class Beginnings:
         with ExitStack() as closing, self._pool() as pool:
             opened = pool.map(lambda tp: self._names.sender(self._names.worker_id(tp), self._names.group), tps)
             fenced = {tp: closing.enter_context(sender) for tp, sender in zip(tps, opened, strict=True)}
-            committed = fenced[tps[0]].committed(tps)
+            for tp, sender in fenced.items():
+                sender.note = self._sharing.choice_of(tp)
+            committed, notes = fenced[tps[0]].committed(tps), fenced[tps[0]].notes(tps)
             begun: dict[TopicPartition, Beginning] = {}
             halts: dict[TopicPartition, Halted] = {}
-            chains = self._tables.chains_of(tps)
+            reads = self._tables.reads_of(tps)
+            chains = {name: chain for name, (_, chain) in reads.items()}
+            places = self._sharing.places(tps, reads)
             rows = self._rows([tp for tp in tps if committed[tp] is None], chains)
             for tp in tps:
                 try:
                     at = (committed[tp], starts[tp], fresh[tp])
-                    begun[tp] = self._begun(tp, ids[tp.topic], at, chains, rows=rows.get(tp.topic, {}))
+                    begun[tp] = self._begun(tp, ids[tp.topic], at, places[tp], rows=rows.get(tp.topic, {}))
                 except Halted as halted:
                     if halted.why not in COMMITS_FIRST:
                         raise
                     halts[tp] = halted
-            origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
-            for name in chains:
-                mine = {tp: origin for tp, origin in origins.items() if tp.topic in self._tables.targets[name].topics}
-                if mine:
-                    self._store_origins(name, mine)
-            moved = {tp: found.group for tp, found in begun.items() if found.group is not None}
-            for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: group}) for tp, group in moved.items()]:
-                sent.result()
-            fenced[tps[0]].committed(list(moved))  # waits until other readers see these transactions
+
+            def move(group: Mapping[TopicPartition, int]) -> None:
+                for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: at}) for tp, at in group.items()]:
+                    sent.result()
+                fenced[tps[0]].committed(list(group))  # waits until other readers see these transactions
+
+            known = {tp: at for tp, at in committed.items() if tp in begun and at is not None}
+            move({tp: at for tp, at in known.items() if notes[tp] != fenced[tp].note})
+            self._store_all(begun, ids, committed, places)
+            move({tp: found.group for tp, found in begun.items() if found.group is not None})
         return halts
+
+    def _store_all(
+        self,
+        begun: Mapping[TopicPartition, Beginning],
+        ids: Mapping[str, str],
+        committed: Mapping[TopicPartition, int | None],
+        places: Mapping[TopicPartition, Mapping[str, Place]],
+    ) -> None:
+        """Store what the tables have to know, in those that join others first: once these know it, nobody joins."""
+        origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
+        mine = {
+            name: {tp: places[tp][name] for tp in begun if tp.topic in target.topics}
+            for name, target in self._tables.targets.items()
+        }
+        for name in sorted(mine, key=lambda name: not any(place.joins for place in mine[name].values())):
+            held = {tp: place.link.until for tp, place in mine[name].items() if place.link is not None}
+            since = {
+                tp: _reached(committed[tp], places[tp]) if place.joins else held.get(tp, 0)
+                for tp, place in mine[name].items()
+            }
+            self._store(name, {tp: origins[tp] for tp in mine[name] if tp in origins}, since, held)
 
     def _begun(
         self,
         tp: TopicPartition,
         topic_id: str,
         at: tuple[int | None, int, int],
-        chains: Mapping[str, Chain],
+        places: Mapping[str, Place],
         *,
         rows: Mapping[str, str],
     ) -> Beginning:
-        """Where one topic-partition starts, by the tables' chains and ``at``: the group's offset, the log's start, and
-        where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.
+        """Where one topic-partition starts, by its tables' ``places`` and ``at``: the group's offset, the log's start,
+        and where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.
 
         Raises :class:`Halted`.
         """
         committed, log_start, starting = at
-        mine = {name: chain.links for name, chain in chains.items() if tp.topic in self._tables.targets[name].topics}
-        older = [name for name, links in mine.items() if _knows_another(links, tp.topic, topic_id)]
+        mine = [name for name, place in places.items() if not place.left]
+        older = [name for name in mine if _knows_another(self._tables.links[name], tp.topic, topic_id)]
         if older:  # a table may know the old topic by another partition only
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
-        lacking = {name: rows.get(name, "") for name, links in mine.items() if tp not in links}
+        lacking = {name: rows.get(name, "") for name in mine if places[name].link is None}
         holding = {name: row for name, row in lacking.items() if row}
-        known = [links.get(tp) for links in mine.values()]
-        decided = begin(topic_id, committed, known, starting, rows=bool(holding), log_start=log_start)
+        decided = begin(topic_id, committed, places.values(), starting, rows=bool(holding), log_start=log_start)
         if decided.halt is CommitHalt.ROWS_FOUND:
             raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))
         if decided.halt is CommitHalt.RECORDS_GONE:
-            reached = max([committed or 0, *(link.until for link in known if link is not None)])
+            reached = _reached(committed, places)
             offsets = str(OffsetRange(reached, log_start))
             raise self._tables.halted(" ".join(mine), decided.halt, str(tp), offsets=offsets)
+        if decided.halt is CommitHalt.CHOICE_CHANGED:
+            reached = _reached(committed, places)
+            behind = {name: p.link.until for name, p in places.items() if p.shares and p.link is not None}
+            behind = {name: until for name, until in behind.items() if until != reached}
+            detail = ", ".join(f"{name} lacks {OffsetRange(min(at, reached), reached)}" for name, at in behind.items())
+            raise self._tables.halted(" ".join(behind), decided.halt, f"{tp}: {detail}")
         if decided.halt is not None:
             raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
         return decided
@@ -165,17 +210,34 @@ class Beginnings:
                     found.setdefault(topic, {})[name] = row
         return found
 
-    def _store_origins(self, name: str, origins: Mapping[TopicPartition, tuple[str, int]]) -> None:
-        """In one commit, store the topic's id and the first offset of each topic-partition that the table lacks."""
+    def _store(
+        self,
+        name: str,
+        origins: Mapping[TopicPartition, tuple[str, int]],
+        since: Mapping[TopicPartition, int],
+        held: Mapping[TopicPartition, int],
+    ) -> None:
+        """In one commit, store the topic's id and the first offset of each topic-partition that the table lacks, and
+        ``since`` when it shares others: as long as it ``held`` these offsets and no more.
+        """
         for _ in range(ATTEMPTS):
             read, chain = self._tables.read(name)
             lacking = [tp for tp in origins if tp not in chain.links]
-            if not lacking:
-                return
             for tp in lacking:
                 chain = with_origin(chain, tp, *origins[tp])
-            self._tables.targets[name].table.begin(read, chain, lacking)
+            shares = self._sharing.lacking(name, since, read, chain)
+            if not lacking and not shares:
+                return
+            if any(chain.links[tp].until != held.get(tp, chain.links[tp].until) for tp in shares):
+                break
+            self._tables.targets[name].table.begin(read, chain, lacking, shares)
         raise Stuck(name, 1, "others keep changing the table")
+
+
+def _reached(committed: int | None, places: Mapping[str, Place]) -> int:
+    """The offset up to which records were handed over."""
+    links = (place.link for place in places.values() if not place.left)
+    return max([committed or 0, *(link.until for link in links if link is not None)])
 
 
 def _knows_another(links: Links, topic: str, topic_id: str) -> bool:

@@ -39,6 +39,7 @@ class Buffer:
             OffsetRange(tag.start, tag.until),
             tag.spec_id,
             tag.parts,
+            tag.choice or "",
         )
         locations = tuple(entry["file_path"] for entry in written.files)
         self._parts.setdefault(table, []).append(UnitPart(head, tag.part, locations, at))

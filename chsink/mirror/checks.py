@@ -10,24 +10,25 @@ from functools import partial
 from pyiceberg.table import Table
 
 from chsink.config import Config
-from chsink.errors import preflight, services
+from chsink.errors import halts, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
+from chsink.mirror.connector import group_topics, marks, possible_groups
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
+from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.tables import PropertyKeys, lacks_branch, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
-from chsink.ports import KafkaCluster
-from chsink.statemachine.commit.chain import DamagedChain, decode
+from chsink.statemachine.commit.chain import DamagedChain, decode, read_chain
 
 VERSION = 2
 FORMAT = "write.format.default"
 
 
-def mirror_findings(config: Config, kafka: KafkaCluster) -> Iterator[Finding]:
+def mirror_findings(config: Config, kafka: KafkaTopics) -> Iterator[Finding]:
     """Every check of the mirror that a configuration describes."""
     opened: list[OpenMirror] = []
 
@@ -65,6 +66,7 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
         yield from table_findings(name, table)
         ids = mirror.kafka.topic_ids(sorted(target.topics)).values()
         yield from other_sinks(name, table, target.table.keys, {found_id for found_id in ids if found_id})
+        yield from _connectors(mirror, target, table)
 
 
 def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collection[str]) -> Iterator[Finding]:
@@ -79,6 +81,28 @@ def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collecti
                 sink, property_ = group.removeprefix("chsink-"), replace(keys, group=group).chain
                 known = {"table": name, "topics": ", ".join(sorted(topics)), "sink": sink, "property": property_}
                 yield found(Severity.ERROR, preflight.MIRROR_OTHER_SINK, **known)
+
+
+def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Finding]:
+    """Refuse a table into which a Kafka Connect sink wrote records of topics of which the mirror does not know where it
+    continues.
+    """
+    if not (found_marks := marks(table)):
+        return
+    try:
+        read = target.table.read()
+    except DamagedChain:
+        return  # the start halts
+    chain = None if read is None else read_chain(read.view).chain
+    known = {tp.topic for tp in (chain.links if chain else ())}
+    unknown = target.topics - known
+    for key in found_marks if unknown else ():
+        with in_words(mirror.names):
+            groups = {group: group_topics(mirror.names, group) for group in possible_groups(key)}
+        filled = [group for group, topics in groups.items() if topics & unknown]
+        if filled or not any(groups.values()):
+            group = (filled or list(groups))[0]
+            yield found(Severity.ERROR, halts.MIRROR_CONNECTOR_TABLE, table=target.table.identifier, group=group)
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:

@@ -86,6 +86,11 @@ class Names:
         """The transactional id of the coordinator."""
         return f"{self.group}/coordinator"
 
+    @property
+    def asking_id(self) -> str:
+        """The transactional id of those who ask the coordinator to commit."""
+        return f"{self.group}/asking"
+
     def sender(self, transactional_id: str, group: str) -> EventSender:
         """Open a producer of the id, whose transactions move offsets of ``group``.
 
@@ -135,6 +140,10 @@ class ControlSender:
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
         return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
+
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
+        return {tp: found.note for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.

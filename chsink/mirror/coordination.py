@@ -199,6 +199,7 @@ class Coordination:
             reread=self._reread,
             log=self._log,
             at_latest=mirror.config.kafka.starting_offsets == "latest",
+            matched=mirror.config.mirror.matched_topics,
             pool=self._pool,
             under_way=self._under_way,
         )

@@ -30,6 +30,7 @@ from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.control import ControlUnanswered, Names, at_once
 from chsink.mirror.events import (
+    NOW,
     CommitComplete,
     CommitToTable,
     DamagedEvent,
@@ -73,7 +74,7 @@ class _Round:
 
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
-    producers in parallel.  With ``at_latest``, a topic that neither group nor table knows begins at its logs' ends.
+    producers in parallel.  For ``at_latest`` and ``matched``, see :class:`chsink.mirror.beginnings.Beginnings`.
     ``under_way``: the topic-partitions that workers of this driver hand over now.
     """
 
@@ -88,21 +89,29 @@ class Coordinator:
         reread: Callable[[Hole], None],
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
+        matched: Collection[str] = (),
         pool: Callable[[], Executor] = at_once,
         under_way: Callable[[], Collection[TopicPartition]] = tuple,
     ) -> None:
-        self.names, self.targets, self.source = names, targets, source
+        self.names, self.source = names, source
         self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
         self.buffer = Buffer()
         self.rounds = 0
         self.tables = KnownTables(targets, names.topic)
         self.table_commits = TableCommits(self.tables, self.buffer, source, log)
-        self._beginnings = Beginnings(names, self.tables, source, at_latest=at_latest, pool=pool, under_way=under_way)
+        self._beginnings = Beginnings(
+            names, self.tables, source, at_latest=at_latest, matched=matched, pool=pool, under_way=under_way
+        )
         self._open: _Round | None = None
+        self._asked = False
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
         self._closing = ExitStack()
-        self._by_reference = {(t.reference.namespace, t.reference.name): name for name, t in targets.items()}
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        """The tables to commit, by identifier."""
+        return self.tables.targets
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -135,13 +144,17 @@ class Coordinator:
             if halted.why not in COMMITS_FIRST:
                 raise
             lost = halted
-        self.positions = self._where_to_read()
-        self.stored = dict(self.positions)
-        self.reader.read_from(self.positions)
-        self._last_ms = self.clock.now_ms()
+        with self.tables.beside(self._beginnings.left if lost else ()):
+            self.positions = self._where_to_read()
+            self.stored = dict(self.positions)
+            self.reader.read_from(self.positions)
+            self._last_ms = self.clock.now_ms()
+            if lost is not None:
+                self._commit_rest()
         if lost is not None:
-            self._commit_rest()
-            raise lost
+            if lost.why is not CommitHalt.CHOICE_CHANGED:
+                raise lost
+            self._beginnings.settle(self.group)
         self._check_ends()
 
     def _commit_rest(self) -> None:
@@ -156,8 +169,11 @@ class Coordinator:
                 break
         else:
             raise ControlUnanswered(f"topic {self.names.topic} could not be read to its end")
-        self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
-        self._commit_round(whole=False, because="LAST")
+        for _ in range(2):  # a unit whose files are gone is dropped, and the commit begins again
+            self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
+            self._commit_round(whole=False, because="LAST")
+            if not self.table_commits.failures:
+                break
         for name, reasons in self.table_commits.failures.items():
             raise Stuck(name, len(reasons), reasons[-1])
 
@@ -246,7 +262,8 @@ class Coordinator:
         if self._open is not None:
             self._open.began_ms = min(self._open.began_ms, now)
         age = None if self._open is None else now - self._open.began_ms
-        rule, what = due(RoundView(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
+        since = self.pace.interval_ms if self._asked else now - self._last_ms
+        rule, what = due(RoundView(self.pace, since, age, self._complete(), self.buffer.files))
         if what is Due.START:
             self._start_round(now)
         elif what is not Due.WAIT:
@@ -277,13 +294,15 @@ class Coordinator:
             return
         match event.payload:
             case DataWritten() as written:
-                name = self._by_reference.get((written.table.namespace, written.table.name))
-                if name is not None and self._fits(written, name):
+                name = ".".join((*written.table.namespace, written.table.name))
+                if name in self.targets and self._fits(written, name):
                     self.buffer.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
                     for a in complete.answers:
                         self._open.answers[TopicPartition(a.topic, a.partition)] = Reached(a.offset, None)
+            case StartCommit(commit_id) if commit_id == NOW:
+                self._asked = True  # an open round began before
             case _:
                 pass
 
@@ -310,6 +329,7 @@ class Coordinator:
 
     def _start_round(self, now: int) -> None:
         """Open a round, and answer it for all topic-partitions: their tasks may have ended."""
+        self._asked = False
         self.take_up()
         self._check_ends()
         commit_id = uuid.uuid4()

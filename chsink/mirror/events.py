@@ -20,6 +20,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.types import Schema as AvroSchema
 from pyiceberg.types import StructType
 
+from chsink.mirror.avro_names import with_full_names
 from chsink.mirror.schemas import (
     COMMIT_COMPLETE,
     COMMIT_TO_TABLE,
@@ -61,7 +62,8 @@ class UnitTag:
     """Which part of which unit an event carries: see ``chsink.statemachine.commit.units``.  Offsets are half-open.
 
     The unit's files bear a name that is made of its id and range, so no two units name one file.  ``timestamp_ms`` is
-    the largest of the unit's records, None where it has none.
+    the largest of the unit's records, None where it has none.  ``choice`` is the fingerprint of what chose the records,
+    None if the table takes all.
     """
 
     unit: str
@@ -75,6 +77,7 @@ class UnitTag:
     parts: int
     spec_id: int
     timestamp_ms: int | None = None
+    choice: str | None = None
 
     @property
     def file_id(self) -> UUID:
@@ -85,6 +88,10 @@ class UnitTag:
     def wrote(self, location: str) -> bool:
         """Whether a file was written for this unit."""
         return str(self.file_id) in location.rpartition("/")[2]
+
+
+NOW = UUID(int=1)
+"""The commit id of a StartCommit that begins no round: it asks the coordinator to begin one at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,8 @@ class DataWritten:
     files: tuple[FileEntry, ...]
     tag: UnitTag | None
     partition: StructType = field(default=UNPARTITIONED, compare=False)
+    deletes: tuple[FileEntry, ...] = ()
+    """Of another program; chsink writes none."""
 
     @property
     def own(self) -> bool:
@@ -230,6 +239,7 @@ _TAG = {
     "chsink_parts": "parts",
     "chsink_spec_id": "spec_id",
     "chsink_timestamp": "timestamp_ms",
+    "chsink_choice": "choice",
 }
 
 
@@ -278,26 +288,27 @@ def decode(message: bytes) -> Event | None:
         read = _read(found["type"], found["payload"])
         if read is None:
             return None
-        return Event(UUID(bytes=found["id"]), found["timestamp"], found["group_id"], read)
+        return Event(_uuid(found["id"]), found["timestamp"], found["group_id"], read)
     except Exception as error:  # damaged bytes can make fastavro raise anything
         raise DamagedEvent(f"{type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: bytes) -> AvroSchema:
-    return parse_schema(json.loads(text))
+    return parse_schema(with_full_names(json.loads(text)))
 
 
 def _read(kind: int, found: Fields) -> Payload | None:
     if kind not in KINDS:
         return None
-    commit_id = UUID(bytes=found["commit_id"])
+    commit_id = _uuid(found["commit_id"])
     match kind:
         case 0:
             return StartCommit(commit_id)
         case 1:
             files = tuple(found.get("data_files") or ())
-            return DataWritten(commit_id, _read_reference(found), files, _read_tag(found))
+            deletes = tuple(found.get("delete_files") or ())
+            return DataWritten(commit_id, _read_reference(found), files, _read_tag(found), deletes=deletes)
         case 2:
             return DataComplete(commit_id, tuple(_answers(found)))
         case 3:
@@ -305,6 +316,10 @@ def _read(kind: int, found: Fields) -> Payload | None:
             return CommitToTable(commit_id, _read_reference(found), *times)
         case _:
             return CommitComplete(commit_id, found.get("valid_through_ts"))
+
+
+def _uuid(found: UUID | bytes) -> UUID:
+    return found if isinstance(found, UUID) else UUID(bytes=found)
 
 
 def _read_reference(found: Fields) -> TableReference:

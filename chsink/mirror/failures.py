@@ -16,6 +16,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 HALTS: dict[CommitHalt, Entry] = {
     CommitHalt.CHAIN_DAMAGED: halts.MIRROR_CHAIN_DAMAGED,
     CommitHalt.CHAIN_MISSING: halts.MIRROR_CHAIN_MISSING,
+    CommitHalt.CHOICE_CHANGED: halts.MIRROR_CHOICE_CHANGED,
     CommitHalt.EVENTS_DAMAGED: halts.MIRROR_EVENTS_DAMAGED,
     CommitHalt.FILES_GONE: halts.MIRROR_FILES_GONE,
     CommitHalt.LOG_SHRANK: halts.MIRROR_LOG_SHRANK,

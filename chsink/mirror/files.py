@@ -78,11 +78,20 @@ class DataFiles:
         if self._held >= max(HELD_BYTES, settings.group_bytes) and len(self._waiting) > 1:
             self._write_all()
 
-    def close(self) -> list[DataFile]:
-        """Write the held rows and close all files; returns all files of the attempt."""
+    @property
+    def held(self) -> int:
+        """How many bytes of rows wait in memory."""
+        return self._held
+
+    def release(self) -> None:
+        """Write the held rows and close all files."""
         self._write_all()
         for key in list(self._open):
             self._close_file(key)
+
+    def close(self) -> list[DataFile]:
+        """Write the held rows and close all files; returns all files of the attempt."""
+        self.release()
         return self._done
 
     def _write_all(self) -> None:

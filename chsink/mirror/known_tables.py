@@ -7,13 +7,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from chsink.mirror.events import TableReference
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import DamagedProperty, MirrorTable, TableRead
-from chsink.statemachine.commit.chain import Chain, Links, read_chain
+from chsink.statemachine.commit.chain import Chain, Links, Sharing, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -23,11 +24,12 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Target:
-    """One table of the routes, and the topics that feed it."""
+    """One table of the routes, the topics that feed it, and how it shares those that other tables take, too."""
 
     table: MirrorTable
     reference: TableReference
     topics: frozenset[str]
+    sharing: Mapping[str, Sharing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,34 @@ class KnownTables:
         self.links[name] = chain.links
         return read, chain
 
-    def chains_of(self, tps: Sequence[TopicPartition]) -> dict[str, Chain]:
-        """The chains of the tables that take these topic-partitions."""
+    def reads_of(self, tps: Sequence[TopicPartition]) -> dict[str, tuple[TableRead, Chain]]:
+        """The tables that take these topic-partitions, as :meth:`read` gives them."""
         topics = {tp.topic for tp in tps}
-        return {name: self.read(name)[1] for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+        return {name: self.read(name) for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+
+    def left(self, name: str) -> Links:
+        """What a table that is no target any more holds; nothing if it is gone."""
+        with self.beside([name]):
+            return self.read(name)[1].links if self.targets[name].table.load() else {}
+
+    @contextmanager
+    def beside(self, names: Iterable[str]) -> Iterator[None]:
+        """Inside the block, these tables are targets, too, that no topic feeds."""
+        targets = self.targets
+        any_target = next(iter(targets.values()))
+        more = {}
+        for name in names:
+            *namespace, last = name.split(".")
+            reference = TableReference(any_target.reference.catalog, tuple(namespace), last)
+            more[name] = Target(replace(any_target.table, identifier=name), reference, frozenset())
+        self.targets = {**targets, **more}
+        try:
+            yield
+        finally:
+            self.targets = targets
+            for name in more.keys() - targets.keys():
+                self.links.pop(name, None)
+                self.uuids.pop(name, None)
 
     def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
         """A row of these partitions, without those that the table knows; "" if there is none, or rows do not tell.

@@ -22,6 +22,7 @@ from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
 from chsink.errors import AlteredError, ChsinkError, halts, preflight, services
 from chsink.formats.column_checks import check_filled
+from chsink.formats.table_by import Choice
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
@@ -30,12 +31,15 @@ from chsink.mirror.known_tables import Target
 from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
 from chsink.mirror.partitions import unusable
+from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.rest import open_catalog
+from chsink.mirror.sharing import sharing_of
 from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
 from chsink.ports import KafkaCluster
+from chsink.statemachine.commit.chain import Sharing
 from chsink.statemachine.commit.rounds import CommitPace
 
 _log = logging.getLogger(__name__)
@@ -75,9 +79,14 @@ class OpenMirror:
             {topic: ids[topic] or "" for topic in self.config.mirror.topics},
             self._tables(),
             self.kafka,
+            {topic: sharing.choice for topic, sharing in self._sharing.items()},
             halt_on_bad_value=errors.on_bad_value == "halt",
             skip_tombstones=errors.on_tombstone in {"skip", "delete"},
         )
+
+    @property
+    def _sharing(self) -> dict[str, Sharing]:
+        return {topic: each for target in self.targets.values() for topic, each in target.sharing.items()}
 
     def renewed(self, feeds: Feeds) -> Feeds:
         """With the tables as they are now.  A table that cannot be read, that cannot be written any more, or that is
@@ -101,8 +110,15 @@ class OpenMirror:
     def without(self, topics: Collection[str]) -> OpenMirror:
         """The mirror without these topics, and without the tables that only they feed."""
         mirror = self.config.mirror
-        kept = mirror.model_copy(update={"routes": tuple(r for r in mirror.routes if r.topic not in topics)})
-        targets = {n: replace(t, topics=t.topics.difference(topics)) for n, t in self.targets.items()}
+        kept = mirror.with_routes([r for r in mirror.routes if r.topic not in topics])
+        targets = {
+            name: replace(
+                target,
+                topics=target.topics.difference(topics),
+                sharing={topic: each for topic, each in target.sharing.items() if topic not in topics},
+            )
+            for name, target in self.targets.items()
+        }
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
 
@@ -121,9 +137,11 @@ class OpenMirror:
                 grow(self.targets[name].table, columns, self.config.tables.max_columns)
         return bool(wanted)
 
-    def readable(self) -> dict[str, list[tuple[str, TableColumns]]]:
-        """By topic, its tables that can be written, and how records become their rows.  Raises ChsinkError."""
-        found: dict[str, list[tuple[str, TableColumns]]] = {topic: [] for topic in self.config.mirror.topics}
+    def readable(self) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
+        """By topic, its tables that can be written, how records become rows, and which do.  Raises ChsinkError."""
+        found: dict[str, list[tuple[str, TableColumns, Choice | None]]] = {
+            topic: [] for topic in self.config.mirror.topics
+        }
         for route in self.config.mirror.routes:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
@@ -134,7 +152,7 @@ class OpenMirror:
                     spec=table.spec(),
                     names=record_names(table.metadata, self.config.mirror_format_of(route)),
                 )
-                found[route.topic].append((route.table, columns))
+                found[route.topic].append((route.table, columns, self.config.mirror_choice_of(route)))
         return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
@@ -144,7 +162,8 @@ class OpenMirror:
         named = value.named.union(() if keys is None else (*keys.columns, *keys.format.named))
         if wrong := clashes(columns.schema, columns.names, named):
             raise preflight.MIRROR_TABLE_NAMES(table=route.table, names=f"options name {', '.join(wrong)}")
-        return replace(work, columns=columns, grows=self.config.mirror.evolves(route))
+        choice = self.config.mirror_choice_of(route)
+        return replace(work, columns=columns, grows=self.config.mirror.evolves(route), choice=choice)
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]
@@ -177,8 +196,12 @@ def _usable(before: TableWork, now: TableWork) -> TableWork:
     return now
 
 
-def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
-    """The mirror of a configuration.  Connects to the catalog; raises PreflightError and UnavailableError."""
+def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
+    """The mirror of a configuration, with a route for each topic that matches a pattern now.  Connects to the catalog.
+
+    Raises PreflightError, UnavailableError and InvalidConfigError.
+    """
+    config = config.with_mirrored(kafka.topics)
     mirror = config.mirror
     mirror.check_catalog_file(exists=not any(map(mirror.creates, mirror.tables)))
     properties = mirror.catalog_properties()
@@ -191,16 +214,27 @@ def open_mirror(config: Config, kafka: KafkaCluster) -> OpenMirror:
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
     keys = PropertyKeys(names.group, names.topic, mirror.branch)
+    sharing = _sharing(config)
     targets = {
         table: Target(
             MirrorTable(catalog, table, keys),
             _reference(name, table),
             frozenset(route.topic for route in mirror.routes if route.table == table),
+            {topic: each for topic, each in sharing.items() if table in each.tables},
         )
         for table in mirror.tables
     }
     pace = CommitPace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
     return OpenMirror(config, kafka, names, pace, catalog, targets)
+
+
+def _sharing(config: Config) -> dict[str, Sharing]:
+    """By topic: how tables share it, if they do."""
+    choices: dict[str, dict[str, Choice]] = {}
+    for route in config.mirror.routes:
+        if (choice := config.mirror_choice_of(route)) is not None:
+            choices.setdefault(route.topic, {})[route.table] = choice
+    return {topic: sharing_of(each) for topic, each in choices.items()}
 
 
 def names_of(config: Config) -> Names:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, Self
 
+from chsink.ports import KafkaCluster
 from chsink.statemachine.ranges import TopicPartition
+
+
+class KafkaTopics(KafkaCluster, Protocol):
+    """A cluster that lists its topics, for patterns."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics.  UnavailableError if Kafka does not answer."""
 
 
 class GroupReader(Protocol):
@@ -44,6 +52,9 @@ class EventSender(Protocol):
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none, once no transaction is moving them.  Raises ``Unanswered``."""
+
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises ``Unanswered``."""
 
     def close(self) -> None:
         """Release the connection."""

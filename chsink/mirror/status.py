@@ -21,10 +21,10 @@ from chsink.mirror.failures import as_error, in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.owner import CoordinatorClaim, read_owner
+from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import VALID_THROUGH, DamagedProperty, TableRead
 from chsink.mirror.trail import READ_S, handed_over
-from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
@@ -87,7 +87,7 @@ class MirrorStatus:
         return {"owner": None if self.owner is None else asdict(self.owner), "tables": [asdict(t) for t in self.tables]}
 
 
-def status_of(config: Config, kafka: KafkaCluster, now_ms: int) -> MirrorStatus:
+def status_of(config: Config, kafka: KafkaTopics, now_ms: int) -> MirrorStatus:
     """The status of a configuration's mirror.  Raises ChsinkError."""
     mirror = open_mirror(config, kafka)
     with in_words(mirror.names):

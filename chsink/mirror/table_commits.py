@@ -5,7 +5,8 @@ Rules:
   and spec that were read with the chain.
 - An outcome is never assumed: unless the catalog says that a commit was applied, the table is read again and its chain
   decides.
-- Another program may delete a handed-over file: its unit is dropped, and the range is read again.
+- Another program may delete a handed-over file: its unit is dropped, and the range is read again.  The other units
+  are committed at once: a last commit before a halt has no next round.
 """
 
 from __future__ import annotations
@@ -81,7 +82,11 @@ class TableCommits:
                 # one of the attempts without an answer may have been applied: then the chain names its snapshot
                 mine = chain.snapshot_id if chain.snapshot_id in offered else None
                 return mine, None if mine is None else offered[mine]
-            if reason := self._deleted(name, read, plan):
+            try:
+                if reason := self._without_deleted(name, read, plan):
+                    continue
+            except CatalogFailed as error:
+                reason = str(error)
                 break
             valid = self._valid_through(name, at, plan)
             done = self.offer(name, (read, chain), plan, at, valid)
@@ -102,12 +107,12 @@ class TableCommits:
             if tp.topic in self._tables.targets[name].topics and tp not in chain.links:
                 raise self._tables.halted(name, CommitHalt.CHAIN_MISSING, str(tp))
 
-    def _deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
-        """Which files are gone, or why that is unknown; "" if none is.  Drops their units: the offsets become holes."""
-        try:
-            gone = self._tables.targets[name].table.missing(read, plan.files)
-        except CatalogFailed as error:
-            return str(error)
+    def _without_deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
+        """Which files of the plan are gone; "" if none is.  Drops their units: the offsets become holes.
+
+        Raises CatalogFailed when that is unknown.
+        """
+        gone = self._tables.targets[name].table.missing(read, plan.files)
         if not gone:
             return ""
         units = [unit for unit in plan.taken if not gone.isdisjoint(unit.files)]

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -42,10 +43,11 @@ from pyiceberg.table.update import (
 )
 
 from chsink.mirror.append import AppendBySpec
-from chsink.mirror.rows import found_row, rows_until
+from chsink.mirror.rows import found_row, row_ranges, rows_until
+from chsink.mirror.sharing import decoded, encoded
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, TableView, decode, encode
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, StoredShare, TableView, decode, encode
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ class MissingBranch(CatalogFailed):
         self.table, self.branch = table, branch
 
 
-_CHAINS = "chsink.chain."
+CHAINS = "chsink.chain."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,12 @@ class PropertyKeys:
     @property
     def chain(self) -> str:
         """The property with the branch's chain."""
-        return f"{_CHAINS}{self.branch}.{self.group}"
+        return f"{CHAINS}{self.branch}.{self.group}"
 
     @property
     def summary(self) -> str:
         """The key of the chain in a summary: it tells what the snapshot holds, whichever branches have it."""
-        return f"{_CHAINS}{self.group}"
+        return f"{CHAINS}{self.group}"
 
     def origin(self, tp: TopicPartition) -> str:
         """The property with a topic-partition's origin, kept until a snapshot's chain has the origin."""
@@ -125,6 +127,18 @@ class PropertyKeys:
                 found[name] = TopicPartition(topic, int(number))
         return found
 
+    def share(self, topic: str) -> str:
+        """The property that says how the table shares a topic."""
+        return f"{self._shares}{topic}"
+
+    def shares(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties that say how the table shares topics, by topic."""
+        return {k.removeprefix(self._shares): k for k in properties if k.startswith(self._shares)}
+
+    @property
+    def _shares(self) -> str:
+        return f"chsink.share.{self.branch}.{self.group}/"
+
     @property
     def _origins(self) -> str:
         return f"chsink.origin.{self.branch}.{self.group}/"  # no name of a sink has a slash
@@ -137,13 +151,13 @@ class PropertyKeys:
 
 def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
     """The chains of other sinks on the same branch, by their group."""
-    mine = f"{_CHAINS}{keys.branch}."
+    mine = f"{CHAINS}{keys.branch}."
     return {k.removeprefix(mine): v for k, v in properties.items() if k.startswith(mine) and k != keys.chain}
 
 
 def other_writers(keys: PropertyKeys, properties: Mapping[str, str]) -> list[str]:
     """The properties that hold chains of other sinks, on any branch."""
-    return [name for name in properties if name.startswith(_CHAINS) and not name.endswith(f".{keys.group}")]
+    return [name for name in properties if name.startswith(CHAINS) and not name.endswith(f".{keys.group}")]
 
 
 def lacks_branch(metadata: TableMetadata, branch: str) -> bool:
@@ -207,12 +221,19 @@ class MirrorTable:
     def found_row(self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
         """See :func:`chsink.mirror.rows.found_row`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return found_row(read.table, read.view.head, topics, topic, partitions)
+            return found_row(read.table, topics, topic, partitions, branch=self.keys.branch)
+
+    def row_ranges(
+        self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]
+    ) -> dict[int, Sequence[OffsetRange]] | None:
+        """See :func:`chsink.mirror.rows.row_ranges`.  Raises ``CatalogFailed`` if the storage does not answer."""
+        with self._answered():
+            return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch)
 
     def rows_until(self, read: TableRead, topics: Collection[str], tp: TopicPartition) -> int | None:
         """See :func:`chsink.mirror.rows.rows_until`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return rows_until(read.table, read.view.head, topics, tp.topic, tp.partition)
+            return rows_until(read.table, topics, tp.topic, tp.partition, branch=self.keys.branch)
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
@@ -231,9 +252,11 @@ class MirrorTable:
         chain: Chain,
         commit_id: uuid.UUID,
         valid_through_ms: int | None,
+        *,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> Committed:
-        """Commit one snapshot with these files and this chain.  In a table without snapshots, the branch is made first:
-        then the commit is refused, as after any other change.
+        """Commit one snapshot with these files, this chain, and ``more`` in its summary.  In a table without snapshots,
+        the branch is made first: then the commit is refused, as after any other change.
         """
         if read.view.head is None and self.keys.branch != MAIN_BRANCH:
             made = self._branched(read)
@@ -244,6 +267,7 @@ class MirrorTable:
             COMMIT_ID: str(commit_id),
             self.keys.offsets: json.dumps({str(p): offset for p, offset in sorted(chain.control.items())}),
             self.keys.summary: encode(unnamed),
+            **more,
         }
         if valid_through_ms is not None:
             summary[VALID_THROUGH] = str(valid_through_ms)
@@ -273,16 +297,35 @@ class MirrorTable:
         """Commit the chain alone, without a snapshot: the newest own snapshot stays the one that it names."""
         return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))),))
 
-    def begin(self, read: TableRead, chain: Chain, tps: Sequence[TopicPartition]) -> Committed:
-        """Commit the chain in which these topic-partitions begin, and their origins."""
+    def begin(
+        self,
+        read: TableRead,
+        chain: Chain,
+        tps: Sequence[TopicPartition],
+        shares: Mapping[TopicPartition, StoredShare] = MappingProxyType({}),
+    ) -> Committed:
+        """Commit the chain in which these topic-partitions begin, their origins, and how the table shares others."""
         links = {self.keys.origin(tp): chain.links[tp] for tp in tps}
-        origins = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
-        return self._commit(read, (SetPropertiesUpdate(updates=origins), self._property(chain)))
+        stored = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()} | self._shared(
+            read, shares
+        )
+        return self._commit(read, (SetPropertiesUpdate(updates=stored), self._property(chain)))
+
+    def _shared(self, read: TableRead, shares: Mapping[TopicPartition, StoredShare]) -> dict[str, str]:
+        """The properties that say so."""
+        after = {**read.view.shared, **shares}
+        return {self.keys.share(topic): encoded(after, topic) for topic in {tp.topic for tp in shares}}
 
     def decide(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
         origins = list(self.keys.origins(read.table.metadata.properties))
+        back = {
+            tp: replace(share, since=chain.links[tp].until)
+            for tp, share in read.view.shared.items()
+            if tp in chain.links and share.since > chain.links[tp].until
+        }
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
+        updates += (SetPropertiesUpdate(updates=self._shared(read, back)),) if back else ()
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
 
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
@@ -365,8 +408,17 @@ class MirrorTable:
         specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
         before = None if oldest is None else _rows_before(oldest)
-        origins = self._origins(metadata.properties)
-        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before)
+        origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared)
+
+    def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
+        found: dict[TopicPartition, StoredShare] = {}
+        for topic, name in self.keys.shares(properties).items():
+            try:
+                found |= decoded(topic, properties[name])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise DamagedProperty(name, f"damaged ({type(error).__name__}: {error})") from error
+        return found
 
     def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:
         found = {}

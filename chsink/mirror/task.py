@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -24,7 +24,7 @@ from chsink.mirror.lacking import ColumnsLack, encoded
 from chsink.mirror.refusals import refused
 from chsink.mirror.worker import BadValues, TableWork, Worker, WorkerReport, Written
 from chsink.ports import KafkaCluster
-from chsink.statemachine.commit.handover import hand_over
+from chsink.statemachine.commit.handover import OTHER_CHOICE, hand_over
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 CHUNK_OFFSETS = 100_000
@@ -56,13 +56,16 @@ class Feeds:
     topic_ids: Mapping[str, str]
     tables: Mapping[str, tuple[TableWork, ...]]
     kafka: KafkaCluster
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """By topic: the fingerprint of what divides its records among tables, if something does."""
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 
     def worker(self, tp: TopicPartition) -> Worker:
         """The worker of a topic-partition."""
         topic_id, tables = self.topic_ids[tp.topic], self.tables[tp.topic]
-        return Worker(self.names, tp, topic_id, tables, self.halt_on_bad_value, self.skip_tombstones)
+        choice = self.choices.get(tp.topic, "")
+        return Worker(self.names, tp, topic_id, tables, choice, self.halt_on_bad_value, self.skip_tombstones)
 
     def table(self, tp: TopicPartition, name: str) -> TableWork:
         """One of the topic's tables."""
@@ -93,6 +96,8 @@ class Feeds:
             raise refused(error, self.names) or services.MIRROR_NOT_HANDED_OVER(
                 tp=tp, range=share.range, reason=reason
             ) from error
+        if report.decision.because == OTHER_CHOICE:
+            raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason="another driver changed table_by")
         if report.decision.refused:
             raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
         return report
@@ -181,8 +186,10 @@ class MirrorTasks:
     @property
     def fields(self) -> tuple[str, ...]:
         """Kafka's columns that the task needs itself, and those that tables or formats read."""
-        read = [name for works in self.feeds().tables.values() for work in works for name in work.columns.record_fields]
-        return tuple(dict.fromkeys((*FIELDS, *read)))
+        works = [work for of_topic in self.feeds().tables.values() for work in of_topic]
+        read = [name for work in works for name in work.columns.record_fields]
+        chosen = [work.choice.reads for work in works if work.choice is not None]
+        return tuple(dict.fromkeys((*FIELDS, *read, *chosen)))
 
     def body(self, assignments: Sequence[Share], planned: Mapping[TopicPartition, OffsetRange]) -> TaskBody:
         """See :class:`chsink.batch.roles.Tasks`."""

@@ -11,6 +11,7 @@ from time import monotonic
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataWritten, Event, decode
 from chsink.mirror.ports import EventReader
+from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition
 
 READ_S = 10.0
@@ -28,6 +29,19 @@ def all_events(names: Names) -> Iterator[Event]:
     try:
         logs = reader.logs()
         yield from _read(names, reader, {p: first for p, (first, _) in logs.items()}, _ends(logs), whole=True)
+    finally:
+        reader.close()
+
+
+def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
+    """Every message that the topic still holds, up to its present ends.
+
+    Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
+    """
+    reader = names.reader()
+    try:
+        logs = reader.logs()
+        yield from _messages(names, reader, {p: first for p, (first, _) in logs.items()}, _ends(logs), whole=True)
     finally:
         reader.close()
 
@@ -60,6 +74,15 @@ def _ends(logs: dict[int, tuple[int, int]]) -> dict[int, int]:
 def _read(
     names: Names, reader: EventReader, positions: dict[int, int], ends: dict[int, int], *, whole: bool
 ) -> Iterator[Event]:
+    for _, value in _messages(names, reader, positions, ends, whole=whole):
+        event = _event(value)
+        if event is not None and event.group_id == names.group:
+            yield event
+
+
+def _messages(
+    names: Names, reader: EventReader, positions: dict[int, int], ends: dict[int, int], *, whole: bool
+) -> Iterator[tuple[Position, bytes]]:
     reader.read_from(positions)
     until = monotonic() + (STALLED_S if whole else READ_S)
     while any(positions[p] < end for p, end in ends.items()):
@@ -67,10 +90,8 @@ def _read(
             if whole:
                 raise ControlUnanswered(f"topic {names.topic} could not be read to its end")
             return
-        for _, _, value in reader.poll(0.2):
-            event = _event(value)
-            if event is not None and event.group_id == names.group:
-                yield event
+        for partition, offset, value in reader.poll(0.2):
+            yield Position(partition, offset), value
         before, positions = positions, reader.positions(positions)
         if whole and positions != before:
             until = monotonic() + STALLED_S

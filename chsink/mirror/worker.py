@@ -8,7 +8,7 @@ transaction.  Nothing ever refers to the files of a failed attempt.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -19,9 +19,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from chsink import failpoints
+from chsink.formats.table_by import Choice
+from chsink.mirror.choosing import Choosing
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
-from chsink.mirror.files import DataFiles, entry_of
+from chsink.mirror.files import HELD_BYTES, DataFiles, entry_of
 from chsink.mirror.lacking import ColumnLook, ColumnsLack, Wanted, joined
 from chsink.mirror.types import TableColumns, TableRows
 from chsink.ports import BadValue
@@ -50,6 +52,8 @@ class TableWork:
     columns: TableColumns
     grows: bool = False
     """Whether the table gets the columns that its records need."""
+    choice: Choice | None = None
+    """Which records of the topic it takes; None: all."""
 
     @property
     def table(self) -> str:
@@ -94,7 +98,8 @@ class BadValues(Exception):
 
 @dataclass(frozen=True)
 class Worker:
-    """Hands over ranges of one topic-partition, of the topic with this id, for these tables.
+    """Hands over ranges of one topic-partition, of the topic with this id, for these tables.  ``choice`` is the
+    fingerprint of what divides its records among tables, "" if each takes all.
 
     A record that does not fit a table stops the worker if ``halt_on_bad_value``, unless it is a tombstone and
     ``skip_tombstones``; otherwise that table skips it.
@@ -104,6 +109,7 @@ class Worker:
     tp: TopicPartition
     topic_id: str
     tables: Sequence[TableWork]
+    choice: str = ""
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 
@@ -115,7 +121,9 @@ class Worker:
         """
         report: dict[str, Written] = {}
         with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:
-            decision = hand_over(planned, sender.committed([self.tp])[self.tp])
+            sender.note = self.choice
+            committed, stored = sender.committed([self.tp])[self.tp], sender.notes([self.tp])[self.tp]
+            decision = hand_over(planned, committed, self.choice, stored)
             for piece in decision.ranges:
                 events = self._written(piece, records, self.tables, report)
                 failpoints.reach("worker.before_transaction")
@@ -138,13 +146,20 @@ class Worker:
         files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
         looks = {work.table: ColumnLook(work.columns) for work in tables if work.grows}
         wanted: dict[str, Wanted] = {}
+        choosing = Choosing({work.table: work.choice for work in tables})
         for batch in _grouped(newest.watch(records(piece))):
+            chosen = choosing.of(batch)
             for work in tables:
-                decoded = work.columns.decode(batch)
-                if work.grows and (lacks := looks[work.table].lacking(batch, decoded.bad)):
+                own, strays = chosen(work.table)
+                self._judge(work, batch, strays, written[work.table])
+                if not own.num_rows:
+                    continue
+                decoded = work.columns.decode(own)
+                if work.grows and (lacks := looks[work.table].lacking(own, decoded.bad)):
                     wanted[work.table] = joined([wanted.get(work.table, {}), lacks])
                 if not wanted:  # else the range is only looked at: it is written once the tables have the columns
-                    files[work.table].write(self._rows(work, batch, decoded, written[work.table]))
+                    files[work.table].write(self._rows(work, own, decoded, written[work.table]))
+            _relieve(files.values())
         if wanted:
             raise ColumnsLack(wanted)
         for table, mine in written.items():
@@ -158,14 +173,18 @@ class Worker:
 
     def _rows(self, work: TableWork, batch: pa.RecordBatch, decoded: TableRows, into: Written) -> pa.Table:
         """The rows of the records that fit.  Raises :class:`BadValues`."""
-        stops = [bad for bad in decoded.bad if not (bad.tombstone and self.skip_tombstones)]
+        self._judge(work, batch, decoded.bad, into)
+        into.rows += decoded.batch.num_rows
+        return decoded.batch
+
+    def _judge(self, work: TableWork, batch: pa.RecordBatch, bad: Sequence[BadValue], into: Written) -> None:
+        """Count the records without a row.  Raises :class:`BadValues`."""
+        stops = [each for each in bad if not (each.tombstone and self.skip_tombstones)]
         if stops and self.halt_on_bad_value:
             raise BadValues(work.table, _place(batch, stops[0]), len(stops))
-        into.rows += decoded.batch.num_rows
-        into.skipped += len(decoded.bad)
-        if decoded.bad and not into.first_skipped:
-            into.first_skipped = f"{self.tp} {_place(batch, decoded.bad[0])}, in the Iceberg table {work.table}"
-        return decoded.batch
+        into.skipped += len(bad)
+        if bad and not into.first_skipped:
+            into.first_skipped = f"{self.tp} {_place(batch, bad[0])}, in the Iceberg table {work.table}"
 
     def _tag(self, work: TableWork, piece: OffsetRange, attempt: uuid.UUID) -> UnitTag:
         return UnitTag(
@@ -179,6 +198,7 @@ class Worker:
             part=0,
             parts=1,
             spec_id=work.metadata.default_spec_id,
+            choice=self.choice if work.choice else None,
         )
 
     def _events(self, work: TableWork, tag: UnitTag, written: Written) -> list[bytes]:
@@ -196,6 +216,12 @@ class Worker:
             )
             for number, group in enumerate(groups)
         ]
+
+
+def _relieve(files: Collection[DataFiles]) -> None:
+    """Close the files of the tables that hold most, until all tables together hold no more than one alone may."""
+    while len(files) > 1 and sum(each.held for each in files) > HELD_BYTES:
+        max(files, key=lambda each: each.held).release()
 
 
 class _Newest:

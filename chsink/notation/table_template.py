@@ -5,6 +5,9 @@ Rules:
   is the table ``orders.v1`` of the database ``raw``.
 - ``{topic:_}`` replaces each character that an unquoted name cannot have by ``_``: ``orders_v1``.
 - Everything else is parsed as by :func:`chsink.notation.sql.parse_table`.
+
+In the name of an Iceberg table, ``namespace.table``, a dot always separates, also one of a placeholder's value: with
+the topic ``shop.orders``, ``{topic}`` is the table ``orders`` of the namespace ``shop``.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from chsink.notation.sql import IN_BACKTICKS, TableName, unquote
 _HOLE = r"\{[A-Za-z_][A-Za-z0-9_]*(?::_)?\}"
 _PART = re.compile(rf"{IN_BACKTICKS}|(?:[A-Za-z_]|{_HOLE})(?:[A-Za-z0-9_]|{_HOLE})*", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:_)?\}")
+_ICEBERG = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -26,11 +30,6 @@ class TableTemplate:
     """``table`` or ``database.table`` by its unquoted parts, which may contain placeholders."""
 
     parts: tuple[str, ...]
-
-    @property
-    def placeholders(self) -> tuple[str, ...]:
-        """The names of the placeholders, each once."""
-        return tuple(dict.fromkeys(found[1] for part in self.parts for found in _PLACEHOLDER.finditer(part)))
 
     def filled(self, values: Mapping[str, str]) -> TableName:
         """The table with ``values`` filled in.  ValueError if a part would be empty; KeyError if a value is missing."""
@@ -49,6 +48,25 @@ def parse_template(text: str) -> TableTemplate:
     if not all(bare):
         raise ValueError(f"{text!r} holds an empty name")
     return TableTemplate(bare)
+
+
+def placeholders(text: str) -> tuple[str, ...]:
+    """The names of the placeholders in a template, each once."""
+    return tuple(dict.fromkeys(found[1] for found in _PLACEHOLDER.finditer(text)))
+
+
+def is_iceberg(text: str) -> bool:
+    """Whether a text is the name of an Iceberg table, with placeholders."""
+    name = _PLACEHOLDER.sub(lambda found: "x" if found[2] else "x.x", text)
+    return _ICEBERG.fullmatch(name) is not None and not {"{", "}"} & set(name)
+
+
+def filled_iceberg(text: str, values: Mapping[str, str]) -> str:
+    """The name with ``values`` filled in.  ValueError if it is none, KeyError if a value is missing."""
+    name = _PLACEHOLDER.sub(lambda found: _value(values, found), text)
+    if not _ICEBERG.fullmatch(name):
+        raise ValueError(f"{name!r} is not a name such as 'namespace.table'")
+    return name
 
 
 def _value(values: Mapping[str, str], found: re.Match[str]) -> str:

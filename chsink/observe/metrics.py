@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from chsink.batch.model import Ack, total
-from chsink.errors import preflight
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
@@ -122,27 +120,3 @@ class MirrorMetrics:
         for name, value in values.items():
             if value is not None:
                 getattr(self, name).labels(self.sink, table).set(value)
-
-
-@contextmanager
-def served(
-    registry: CollectorRegistry, host: str, port: int | None, log: structlog.typing.FilteringBoundLogger
-) -> Iterator[int | None]:
-    """Serve ``/metrics`` on this address until the block ends; port 0 takes a free one, None serves nothing.
-
-    Yields the port.  Raises PreflightError CHS-235 if it cannot be opened.
-    """
-    if port is None:
-        yield None
-        return
-    try:
-        server, thread = start_http_server(port, host, registry=registry)
-    except OSError as error:
-        raise preflight.METRICS_PORT(host=host, port=port, reason=error.strerror or error) from error
-    try:
-        log.info("metrics", host=host, port=server.server_port)
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

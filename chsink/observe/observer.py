@@ -71,6 +71,8 @@ class JobObserver:
         self.last_batch: LastBatch | None = None
         self.end: ChsinkError | None = None
         """What ended ClickHouse's side of the job, once it has ended."""
+        self.over = False
+        """Whether the whole job has ended, and the process stays."""
         self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -165,6 +167,11 @@ class JobObserver:
     def ended(self, signal: str) -> None:
         """The job ended without an error, because of a ``signal``, or "" because it read what the topics held."""
         self.log.info("ended", **self._landed, **({"signal": signal} if signal else {}))
+
+    def stays(self, error: ChsinkError) -> None:
+        """The whole job has ended with this error, and the process stays."""
+        self.end = self.end or error
+        self.over = True
 
     def close(self) -> None:
         """Log what is still unreported; remove the bar."""

@@ -290,7 +290,7 @@ def _most(clickhouse: Cluster, table: str) -> int:
     window = clickhouse.window()
     with asking_target():
         forgets = any(place.table.window_blocks == 0 for place in window.places(table, None))
-        return 1 if forgets else window.room(table).chunks
+        return 1 if forgets else window.limit(table).chunks
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------

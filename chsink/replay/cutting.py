@@ -16,14 +16,14 @@ PARTITIONS_AT_ONCE: Final = 100
 """The server's own limit for one insert, unless it was set."""
 
 
-def rounds_of(chosen: Chosen, room: int, partitioned: Mapping[str, bool]) -> Iterator[Chosen]:
-    """All of it, in order.  ``room`` is how many blocks one round may make in a table, ``partitioned`` is by table."""
-    assert room >= 1, room
+def rounds_of(chosen: Chosen, limit: int, partitioned: Mapping[str, bool]) -> Iterator[Chosen]:
+    """All of it, in order.  ``limit`` is how many blocks one round may make in a table, ``partitioned`` is by table."""
+    assert limit >= 1, limit
     taken: Chosen = {}
     blocks = 0
-    for key, offsets in _lists(chosen, room, partitioned):
+    for key, offsets in _lists(chosen, limit, partitioned):
         more = len(offsets) if partitioned[key.table] else 1
-        if taken and (key in taken or blocks + more > room):
+        if taken and (key in taken or blocks + more > limit):
             yield taken
             taken, blocks = {}, 0
         taken[key] = offsets
@@ -32,8 +32,8 @@ def rounds_of(chosen: Chosen, room: int, partitioned: Mapping[str, bool]) -> Ite
         yield taken
 
 
-def _lists(chosen: Chosen, room: int, partitioned: Mapping[str, bool]) -> Iterator[tuple[StateKey, tuple[int, ...]]]:
+def _lists(chosen: Chosen, limit: int, partitioned: Mapping[str, bool]) -> Iterator[tuple[StateKey, tuple[int, ...]]]:
     for key, offsets in chosen.items():
-        most = min(PARTITIONS_AT_ONCE, room) if partitioned[key.table] else len(offsets)
+        most = min(PARTITIONS_AT_ONCE, limit) if partitioned[key.table] else len(offsets)
         for at in range(0, len(offsets), most):
             yield key, offsets[at : at + most]

@@ -122,9 +122,9 @@ class Replay:
             return
         tables = sorted({key.table for key in chosen})
         with asking_target():
-            room = min(self.window.room(table).chunks for table in tables)
+            limit = min(self.window.limit(table).chunks for table in tables)
             partitioned = {t: any(s.table.partition_key for s in self.window.places(t, None)) for t in tables}
-        yield from rounds_of(chosen, room, partitioned)
+        yield from rounds_of(chosen, limit, partitioned)
 
     def _round(self, chosen: Chosen, lives: Mapping[StateKey, str]) -> list[StateKey]:
         """BEFORE, insert, AFTER for one list a topic-partition and table.  ``lives`` are those in which the lists were

@@ -16,6 +16,9 @@ SHARED = ("concurrently using", "CONCURRENT_STREAM_LOG_UPDATE")
 """Words for a second process on one checkpoint: Spark then ends either of the two."""
 PERMANENT = {
     ("ModuleNotFoundError:", "PACKAGE_NOT_INSTALLED", "UNSUPPORTED_PACKAGE_VERSION"): preflight.WORKER_LACKS_PACKAGE,
+    ("SaslAuthenticationException:",): preflight.KAFKA_LOGIN_REFUSED,
+    ("SslAuthenticationException:",): preflight.KAFKA_TLS_REFUSED,
+    ("TopicAuthorizationException:", "GroupAuthorizationException:"): preflight.KAFKA_READ_FORBIDDEN,
     ("ClassNotFoundException", "NoClassDefFoundError", "Failed to find data source: kafka"): preflight.SPARK_JARS,
 }
 """Words in Spark's message for faults that every restart meets again."""

@@ -21,10 +21,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from chsink.config import Config
 from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError, without_values
 from chsink.observe.logs import log_end
-from chsink.observe.metrics import MirrorMetrics, served
+from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.probes import Probes
+from chsink.observe.serve import served
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.session import quieten
 from chsink.spark.sink import Sink
+from chsink.spark.stay import staying
 from chsink.spark.stop import StopSignals, end_between_batches
 from chsink.ui.beside import page_beside
 
@@ -39,25 +42,27 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it; ``UnavailableError`` CHS-708 for a failure of Spark itself.
     """
     quieten(spark)
-    observe = config.observe
+    observe, probes = config.observe, Probes()
     with (
         closing(Sink(config)) as sink,
-        served(sink.metrics.registry, observe.metrics_host, observe.metrics_port, sink.log),
+        served(sink.metrics.registry, probes, observe.metrics_host, observe.metrics_port, sink.log),
         page_beside(config, sink.observer, sink.log),
+        staying(observe.stay_after_halt, spark, probes, sink.log, sink.observer.stays),
     ):
-        signal = _run_both(config, spark, sink) if config.mirror.enabled else _run_alone(spark, sink)
+        run_it = _run_both if config.mirror.enabled else _run_alone
+        signal = run_it(config, spark, sink, probes)
     sink.observer.ended(signal)
 
 
-def _run_alone(spark: SparkSession, sink: Sink) -> str:
+def _run_alone(_: Config, spark: SparkSession, sink: Sink, probes: Probes) -> str:
     """Returns the signal that ended it, "" if none did."""
     query = _started(sink, spark)
     with StopSignals() as stop:
-        _await(query, sink, stop)
+        _await(query, sink, stop, probes)
     return stop.received
 
 
-def _run_both(config: Config, spark: SparkSession, sink: Sink) -> str:
+def _run_both(config: Config, spark: SparkSession, sink: Sink, probes: Probes) -> str:
     """Returns the signal that ended it, "" if none did."""
     from chsink.spark.mirror_thread import MirrorBeside  # its packages are an extra
 
@@ -71,15 +76,18 @@ def _run_both(config: Config, spark: SparkSession, sink: Sink) -> str:
     with StopSignals() as stop, MirrorBeside(config, spark, stop, sink.log, metrics) as mirror:
         try:
             if query is not None:
-                _await(query, sink, stop)
+                _await(query, sink, stop, probes)
         except ChsinkError as error:
             failure = error
             if isinstance(error, UnavailableError | FencedError):
                 mirror.end()
         sink.observer.end = failure
         if failure is not None:
+            probes.ended(failure)
             log_end(sink.log, "ClickHouse's side", failure, mirror="stops" if mirror.ending else "goes on")
         mirror.join(last=failure is None or mirror.ending or config.trigger.mode == "available_now")
+        if stop.received:
+            probes.ending()
     if failure or mirror.failure:
         raise failure or mirror.failure  # type: ignore[misc] # one of them is an error
     return stop.received
@@ -92,12 +100,15 @@ def _started(sink: Sink, spark: SparkSession) -> StreamingQuery:
         raise stopped(error) from error
 
 
-def _await(query: StreamingQuery, sink: Sink, stop: StopSignals) -> None:
+def _await(query: StreamingQuery, sink: Sink, stop: StopSignals, probes: Probes) -> None:
     try:
         while not query.awaitTermination(POLL_S):
+            probes.looked()
             if stop.received:
+                probes.ending()
                 sink.log.info("stopping", signal=stop.received, after="the current batch")
                 end_between_batches(query, sink.end_after_batch, stop, sink.log)
+        probes.ending()
     except PySparkException as error:
         if stop.received and sink.failure is None:
             return

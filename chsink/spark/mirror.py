@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from chsink.batch.loop import BatchLoop
+from chsink.batch.loop import BatchLoop, Ranges
 from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
@@ -37,7 +37,9 @@ from chsink.mirror.status import read_status
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
-from chsink.observe.metrics import MirrorMetrics, served
+from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.probes import Probes
+from chsink.observe.serve import served
 from chsink.observe.skipped import SkipReport
 from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
@@ -48,6 +50,7 @@ from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
 from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
 from chsink.spark.starting import FIRST
+from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.tables.iceberg import create_missing_iceberg
@@ -69,11 +72,15 @@ def run(config: Config, spark: SparkSession) -> None:
     Raises the ChsinkError that ended it.  What an older driver may have caused is no reason to end: that one has to.
     """
     quieten(spark)
-    log, metrics, observe = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe
-    with served(metrics.registry, observe.metrics_host, observe.metrics_port, log):
+    log, metrics, observe, probes = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe, Probes()
+    with (
+        served(metrics.registry, probes, observe.metrics_host, observe.metrics_port, log),
+        staying(observe.stay_after_halt, spark, probes, log),
+    ):
         left = DISTURBED_TIMES
         while True:
-            with MirrorRun(config, spark, log, metrics) as mirror, StopSignals() as stop:
+            probes.starting()
+            with MirrorRun(config, spark, log, metrics, probes) as mirror, StopSignals() as stop:
                 try:
                     mirror.run(stop)
                 except ChsinkError as error:
@@ -95,10 +102,13 @@ class MirrorRun:
         spark: SparkSession,
         log: structlog.typing.FilteringBoundLogger,
         metrics: MirrorMetrics | None = None,
+        probes: Probes | None = None,
     ) -> None:
-        self._config, self._spark, self._log, self._metrics = config, spark, log, metrics
+        self._probes = probes or Probes()
         kafka = open_admin(config)
-        self._mirror: OpenMirror = create_missing_iceberg(open_mirror(config, kafka), kafka, log)
+        opened = open_mirror(config, kafka)
+        self._config, self._spark, self._log, self._metrics = opened.config, spark, log, metrics
+        self._mirror: OpenMirror = create_missing_iceberg(opened, kafka, log)
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
@@ -117,10 +127,11 @@ class MirrorRun:
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(),
             lambda _: None,
-            lambda: config.mirror.topics,
+            lambda: opened.config.mirror.topics,
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
+            check_unrouted=_check_begun,
         )
 
     def __enter__(self) -> Self:
@@ -151,6 +162,10 @@ class MirrorRun:
             failure = error
         finally:
             self._show_running(0)
+        if failure is None:
+            self._probes.ending()
+        else:
+            self._probes.ended(failure)
         in_time = failure is not None or bool(stop.received)
         self._coordination.finish(LAST_COMMIT_S if in_time else None)
         ask = partial(self._coordination.finish, LAST_COMMIT_S)
@@ -173,8 +188,11 @@ class MirrorRun:
         try:
             query = self._query = self._started()
             while not query.awaitTermination(int(POLL_S)):
+                self._probes.looked()
                 failure = self._coordination.failure
                 if stop.received or failure is not None:
+                    if stop.received:
+                        self._probes.ending()
                     end_between_batches(query, self._loop.end_after_batch, stop, self._log)
                     if failure is not None:
                         raise failure
@@ -188,11 +206,14 @@ class MirrorRun:
             raise stopped(error) from error
 
     def _started(self) -> StreamingQuery:
-        checkpoint, topics = self._config.mirror_checkpoint(), self._config.mirror.topics
-        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), topics, None))
+        config, mirror = self._config, self._config.mirror
+        checkpoint = config.mirror_checkpoint()
+        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, None))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
         self._coordination.start()
-        stream = kafka_stream(self._spark, self._config, self._starting_offsets(), headers=False, topics=topics)
+        start, pattern = self._starting_offsets(), config.mirror_pattern
+        headers = any(route.choice and route.choice.source == "header" for route in mirror.routes)
+        stream = kafka_stream(self._spark, config, start, headers=headers, topics=mirror.topics, pattern=pattern)
         self._loop.start(of_frame(stream), exact_reads)
         self._coordination.begin()
         writer = stream.writeStream.foreachBatch(self._land).option("checkpointLocation", checkpoint)
@@ -247,3 +268,8 @@ class MirrorRun:
                 self._lander.reread(hole)
         except (PySparkException, *NO_ANSWER) as error:
             raise stopped(error) from error
+
+
+def _check_begun(unrouted: Ranges) -> None:
+    """A topic that a pattern matches has its first record: the next start has routes for it."""
+    raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(sorted({tp.topic for tp in unrouted})))

@@ -25,6 +25,9 @@ SESSION_CONF = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.ui.showConsoleProgress": "false",
 }
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Java's property for the places that Kafka's client may ask for tokens: none by default."""
+EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 
 def session(config: Config, jars: str | None = None) -> SparkSession:
@@ -41,7 +44,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     if jars:
         builder = builder.config("spark.jars", jars)
     pools = {"spark.scheduler.mode": "FAIR"} if config.mirror.enabled else {}
-    for name, value in {**SESSION_CONF, **pools, **config.spark.conf}.items():
+    for name, value in {**SESSION_CONF, **pools, **config.spark.conf, **_executors_tokens(config)}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -49,6 +52,21 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
         raise services.SPARK_NOT_STARTED(reason=reason_of(error)) from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _executors_tokens(config: Config) -> dict[str, str]:
+    """The executors' Java options, if they log in to Kafka by a token."""
+    if not config.kafka.token_url:
+        return {}
+    given = config.spark.conf.get(EXECUTOR_JAVA, "")
+    return {EXECUTOR_JAVA: f"{given} -D{ALLOWED_URLS}={config.kafka.token_url}".strip()}
+
+
+def allow_tokens(spark: SparkSession, config: Config) -> None:
+    """Let Kafka's client in the driver's Java ask for tokens where the job file says."""
+    if config.kafka.token_url:
+        java: JavaObject = spark.sparkContext._jvm.java  # type: ignore[union-attr]
+        java.lang.System.setProperty(ALLOWED_URLS, config.kafka.token_url)
 
 
 def end(spark: SparkSession) -> None:

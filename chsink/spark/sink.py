@@ -43,6 +43,7 @@ from chsink.spark.opening import (
 )
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
+from chsink.spark.session import allow_tokens
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -188,11 +189,21 @@ def triggered(writer: DataStreamWriter, config: Config) -> DataStreamWriter:
 
 
 def kafka_stream(
-    spark: SparkSession, config: Config, starting_offsets: str, *, headers: bool, topics: Sequence[str] = ()
+    spark: SparkSession,
+    config: Config,
+    starting_offsets: str,
+    *,
+    headers: bool,
+    topics: Sequence[str] = (),
+    pattern: str | None = None,
 ) -> DataFrame:
-    """The Kafka source that the configuration describes, of the sink's topics, also later ones, or of others."""
-    pattern = None if topics else config.topic_pattern
-    how, which = ("subscribe", ",".join(topics or config.topics)) if pattern is None else ("subscribePattern", pattern)
+    """The Kafka source that the configuration describes: of the sink's topics, also later ones; or else of ``topics``,
+    or of those that match a Java ``pattern``.
+    """
+    allow_tokens(spark, config)
+    if not topics:
+        topics, pattern = config.topics, config.topic_pattern
+    how, which = ("subscribe", ",".join(topics)) if pattern is None else ("subscribePattern", pattern)
     reader = (
         spark.readStream.format("kafka")
         .options(**{FETCH_WAIT: FETCH_WAIT_MS, **config.kafka.spark_options()})

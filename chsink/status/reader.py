@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from chsink.batch.ledger import read_sink
 from chsink.config import Config
 from chsink.connect import Services, connected
-from chsink.errors import ChsinkError, PreflightError, UnavailableError
+from chsink.errors import ChsinkError, PreflightError, UnavailableError, preflight
 from chsink.kafka.ages import first_times
 from chsink.observe.logs import configure
 from chsink.statemachine.ranges import TopicPartition
@@ -139,11 +139,13 @@ def _ask(services: Services, recorded: Collection[TopicPartition]) -> KafkaFacts
         for topic in sorted({*services.config.topics, *(tp.topic for tp in recorded)}):
             try:
                 existing.update(kafka.partitions([topic]))
-            except PreflightError as error:  # a topic that was deleted
-                missing[topic] = error
+            except PreflightError as error:
+                if error.id != preflight.TOPIC_MISSING.id:
+                    raise
+                missing[topic] = error  # it was deleted
         starts, ends = kafka.log_starts(existing), kafka.log_ends(existing)
         ids = kafka.topic_ids({tp.topic for tp in existing})
-    except UnavailableError as error:
+    except (UnavailableError, PreflightError) as error:  # it is away, or refuses this user
         return KafkaFacts(away=error.message)
     return KafkaFacts({tp: (starts[tp], ends[tp]) for tp in existing}, ids, missing)
 

@@ -31,13 +31,17 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
         keys = config.mirror_keys_of(route)
         key_format, key_columns = (None, ()) if keys is None else (keys.format, tuple(keys.columns))
         value = config.mirror_format_of(route)
-        routes.append(Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns))
+        choice = config.mirror_choice_of(route)
+        routes.append(
+            Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns, choice=choice)
+        )
     columns = columns_for(config, kafka, table, routes, ICEBERG)
     return defined(table, columns, config.mirror.new_table(table))
 
 
 def iceberg_statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[str]:
     """Spark's statements for the mirror's tables."""
+    config = config.with_mirrored(kafka.topics)
     catalog = str(config.mirror.catalog_properties()["name"])
     for table in config.mirror.tables:
         if not topics or any(route.topic in topics for route in config.mirror.routes_to(table)):

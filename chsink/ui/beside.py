@@ -31,7 +31,7 @@ def page_beside(config: Config, observer: JobObserver, log: structlog.typing.Fil
 
     def view() -> JobView:
         end = () if observer.end is None else observer.end.parts or (observer.end,)
-        return JobView(observer.last_batch, tuple(map(failure_of, end)), ending)
+        return JobView(observer.last_batch, tuple(map(failure_of, end)), ending or observer.over)
 
     with served(StatusPage(config, log, Eyes(config, view), view)) as page:
         log.info("status page", url=page.url)

@@ -39,7 +39,7 @@ def failure_of(error: Exception) -> Failure:
 @dataclass(frozen=True, slots=True)
 class JobView:
     """What a job that runs in this process says of itself.  ``end`` holds why ClickHouse's side ended, each with its
-    fix.  ``ending`` says that the whole process is about to end.
+    fix.  ``ending`` says that both sides of the job have ended.
     """
 
     last_batch: LastBatch | None = None

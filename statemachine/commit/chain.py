@@ -14,6 +14,10 @@ A table that was rolled back, compacted, and whose older snapshots expired looks
 older snapshots expired, but for its rows.  So the chain has the number of rows that the table had with the snapshot
 that it names.
 
+With ``table_by``, tables *share* a topic: each takes some of its records.  Which ones is the topic's *choice*, known by
+its fingerprint.  A table stores it by itself, too, with the offset from which it holds.  Below that offset, a record of
+the table may now be another table's, so nothing may be read again: a stale commit does not set the table back there.
+
 ``CHAIN`` decides whether the summary or the property is right.  The *lineage* is the table's head with its ancestors,
 newest first.  A snapshot is *own* when its summary holds a chain of this mirror.
 """
@@ -39,11 +43,14 @@ class DamagedChain(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a table holds of one topic-partition: the records of ``[origin, until)`` of the topic with this id."""
+    """What a table holds of one topic-partition: the records of ``[origin, until)`` of the topic with this id; with a
+    ``choice``, which is a fingerprint, those that it gives the table.
+    """
 
     topic_id: str
     origin: int
     until: int
+    choice: str = ""
 
     def __post_init__(self) -> None:
         assert 0 <= self.origin <= self.until, self
@@ -54,6 +61,25 @@ class Link:
 
 
 Links = Mapping[TopicPartition, Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which of a topic's records each of the ``tables`` takes, by the ``choice``'s fingerprint."""
+
+    choice: str = ""
+    tables: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredShare:
+    """How a table shares a topic-partition from the offset ``since`` on.  ``sequence`` is that of the newest own
+    snapshot when this was stored, 0 if there was none.
+    """
+
+    sharing: Sharing
+    since: int
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +133,8 @@ class TableView:
     origins: Links = field(default_factory=lambda: MappingProxyType({}))
     rows_before: int | None = None
     """How many rows the table had before the oldest snapshot of ``lineage``, None if that is not known."""
+    shared: Mapping[TopicPartition, StoredShare] = field(default_factory=lambda: MappingProxyType({}))
+    """By which choices the table shares topics."""
 
     @property
     def head(self) -> int | None:
@@ -215,9 +243,17 @@ class Reading:
 def read_chain(view: TableView) -> Reading:
     """The chain of the table, None where it has none."""
     found = _read(view)
-    if found.chain is None or view.origins.keys() <= found.chain.links.keys():
+    if found.chain is None:
         return found
-    return replace(found, chain=replace(found.chain, links={**view.origins, **found.chain.links}))
+    links = {**view.origins, **found.chain.links}
+    links |= {tp: _shared(links[tp], share, found.chain) for tp, share in view.shared.items() if tp in links}
+    return replace(found, chain=replace(found.chain, links=links))
+
+
+def _shared(link: Link, share: StoredShare, chain: Chain) -> Link:
+    """The link with its choice.  Before a rollback to a time before the choice, the table may have held more."""
+    until = max(link.until, share.since) if chain.sequence >= share.sequence else link.until
+    return replace(link, choice=share.sharing.choice, until=until)
 
 
 def _read(view: TableView) -> Reading:

@@ -4,6 +4,8 @@ The group's offset of a topic-partition says up to where its records were handed
 transactional producer first: that ends the open transaction of every older attempt and refuses its later ones.  Only
 then it reads the group's offset, and ``HAND_OVER`` compares it with the planned range ``[a, b)``.
 
+With ``table_by``, the group's offset also says by which choice the records before it were divided among tables.
+
 ``START`` says where the group has to be before the first worker of a topic-partition starts: never below a table's
 ``until``.  The offsets of a group without members expire, and a person may set them back; the tables are the floor.
 """
@@ -23,10 +25,14 @@ from chsink.statemachine.ranges import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A planned range against the group's offset, read after fencing."""
+    """A planned range against the group's offset, read after fencing.  ``choice`` is the worker's, by fingerprint,
+    ``stored`` the one that is stored with the offset, "" if none is.
+    """
 
     planned: OffsetRange
     committed: int | None
+    choice: str = ""
+    stored: str = ""
 
 
 class Answer(StrEnum):
@@ -39,6 +45,8 @@ class Answer(StrEnum):
     EARLIER_FIRST = "earlier first"
 
 
+OTHER_CHOICE = "OTHER_CHOICE"
+"""The rule that refuses a range because of another choice."""
 HAND_OVER: tuple[Rule[Opening, Answer], ...] = (
     Rule(
         "UNKNOWN",
@@ -46,6 +54,13 @@ HAND_OVER: tuple[Rule[Opening, Answer], ...] = (
         lambda x: x.committed is None,
         Answer.REFUSE,
         "refuse: the driver stores one before it starts workers, so it was lost since",
+    ),
+    Rule(
+        OTHER_CHOICE,
+        "another `table_by` is stored with the offset",
+        lambda x: x.stored not in {"", x.choice},
+        Answer.REFUSE,
+        "refuse: a driver with another job file started since",
     ),
     Rule(
         "DONE",
@@ -81,9 +96,9 @@ class HandOver:
     refused: bool = False
 
 
-def hand_over(planned: OffsetRange, committed: int | None) -> HandOver:
-    """What a worker does with its planned range."""
-    rule = first(HAND_OVER, Opening(planned, committed))
+def hand_over(planned: OffsetRange, committed: int | None, choice: str = "", stored: str = "") -> HandOver:
+    """What a worker does with its planned range; see :class:`Opening`."""
+    rule = first(HAND_OVER, Opening(planned, committed, choice, stored))
     match rule.verdict:
         case Answer.ALL:
             return HandOver(rule.name, (planned,))
@@ -103,16 +118,45 @@ def hand_over(planned: OffsetRange, committed: int | None) -> HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What one table knows of a topic-partition, and the ``choice`` that the job file has for it, by fingerprint.
+
+    ``joins``: the table begins, or begins again, where the topic-partition's other tables are.  ``left``: the table is
+    not in the job file any more, but was among those that share the topic.
+    """
+
+    link: Link | None
+    choice: str = ""
+    joins: bool = False
+    left: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether it holds some of the records, chosen now or before."""
+        link = self.link
+        return link is not None and not self.joins and (self.left or bool(link.choice or self.choice))
+
+    @property
+    def changed(self) -> bool:
+        """Whether other records are chosen for it than before."""
+        return self.link is not None and not (self.left or self.joins) and self.link.choice != self.choice
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
-    """What group and tables know of one topic-partition.  ``links`` holds one entry for each table of its routes.
+    """What group and tables know of one topic-partition.  ``places`` holds one entry for each table of its routes.
     ``rows``: a table that does not know it holds rows of it.  ``log_start``: the first offset that Kafka still holds.
     """
 
     topic_id: str
     committed: int | None
-    links: tuple[Link | None, ...]
+    places: tuple[Place, ...]
     rows: bool = False
     log_start: int = 0
+
+    @property
+    def links(self) -> tuple[Link | None, ...]:
+        return tuple(place.link for place in self.places if not place.left)
 
     @property
     def known(self) -> tuple[Link, ...]:
@@ -128,12 +172,18 @@ class Standing:
         """The offset up to which its records were handed over."""
         return max(self.committed or 0, self.floor)
 
+    @property
+    def uneven(self) -> bool:
+        """Whether tables that share the topic lack records that were handed over."""
+        return any(p.link is not None and p.link.until != self.reached for p in self.places if p.shares)
+
 
 class Begin(StrEnum):
     """What is stored before the first worker starts."""
 
     ORIGIN = "origin"
     KNOWN_ORIGIN = "known origin"
+    JOIN = "join"
     FLOOR = "floor"
     AS_IT_IS = "as it is"
 
@@ -175,6 +225,20 @@ START: tuple[Rule[Standing, Begin], ...] = (
         "store the same origin in the other tables, then in the group",
     ),
     Rule(
+        "CHOICE_CHANGED",
+        "`table_by` has changed, and a table that shares the topic lacks records that were handed over",
+        lambda x: x.uneven and any(p.changed or p.joins for p in x.places if not p.left),
+        CommitHalt.CHOICE_CHANGED,
+        "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
+    ),
+    Rule(
+        "JOINS",
+        "tables that are new do not know it, and all others do",
+        lambda x: None in x.links and all(p.joins for p in x.places if p.link is None and not p.left),
+        Begin.JOIN,
+        "store the offset up to which records were handed over in the new tables",
+    ),
+    Rule(
         "TABLE_UNKNOWN",
         "a table does not know it",
         lambda x: None in x.links,
@@ -205,7 +269,7 @@ class Beginning:
 def begin(
     topic_id: str,
     committed: int | None,
-    links: Iterable[Link | None],
+    places: Iterable[Place],
     starting: int,
     *,
     rows: bool = False,
@@ -214,7 +278,7 @@ def begin(
     """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; the rest is
     as in :class:`Standing`.
     """
-    standing = Standing(topic_id, committed, tuple(links), rows, log_start)
+    standing = Standing(topic_id, committed, tuple(places), rows, log_start)
     rule = first(START, standing)
     match rule.verdict:
         case CommitHalt() as halt:
@@ -223,6 +287,9 @@ def begin(
             return Beginning(rule.name, starting, starting)
         case Begin.KNOWN_ORIGIN:
             return Beginning(rule.name, standing.floor, standing.floor)
+        case Begin.JOIN:
+            below = committed is None or committed < standing.floor
+            return Beginning(rule.name, standing.reached, standing.floor if below else None)
         case Begin.FLOOR:
             return Beginning(rule.name, group=standing.floor)
         case _:

@@ -75,6 +75,13 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
     ),
     Rule("DUPLICATE", "`b <= until`", lambda x: x.b <= x.until, UnitFate.DROP, "drop: all of it landed"),
     Rule(
+        "OTHER_CHOICE",
+        "its records were chosen by another `table_by` than the table's",
+        lambda x: x.link is not None and x.unit.head.choice != x.link.choice,
+        UnitFate.DROP,
+        "drop: an older worker wrote it; `[until, b)` is read again when no other unit brings it",
+    ),
+    Rule(
         "STRADDLING",
         "`a < until < b`",
         lambda x: x.a < x.until,

@@ -30,7 +30,7 @@ class Head:
     """The fields that all parts of a unit share.
 
     ``unit_id`` is unique to an attempt and a table.  ``spec_id`` is the partition spec that its files were written for.
-    ``parts`` is how many parts there are.
+    ``parts`` is how many parts there are.  ``choice`` is the fingerprint of what chose its records, "" for all.
     """
 
     unit_id: str
@@ -41,6 +41,7 @@ class Head:
     range: OffsetRange
     spec_id: int
     parts: int
+    choice: str = ""
 
     def __post_init__(self) -> None:
         assert self.parts >= 1, self

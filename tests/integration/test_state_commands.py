@@ -267,6 +267,7 @@ def test_resend_names_the_other_routes_table_that_is_missing(doubtful: Job) -> N
     assert "no route" not in refused.stderr
 
 
+@pytest.mark.soak
 def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> None:
     """CHS-309 and its way out: the range is sent by the pipeline of today."""
     table = doubtful.tables[doubtful.topic]
@@ -280,6 +281,7 @@ def test_resend_after_the_table_changed(doubtful: Job, spark: SparkSession) -> N
     doubtful.check()
 
 
+@pytest.mark.soak
 def test_rows_that_were_removed_by_hand_are_sent_again(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,
@@ -327,6 +329,7 @@ def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful.check()
 
 
+@pytest.mark.soak
 def test_resend_waits_for_an_insert_whose_sender_is_gone(doubtful: Job) -> None:
     """⚑ A server goes on with an insert that it has read whole; its rows come after they were counted."""
     shard, table = doubtful.shards[0], doubtful.tables[doubtful.topic]
@@ -651,6 +654,7 @@ def test_there_is_nothing_to_recover(landed: Job) -> None:
     assert "nothing to recover" in result.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("TABLE_PROVES_NOTHING")
 @pytest.mark.exit_of("ROWS_PROVE_NOTHING")
 def test_a_hole_that_kafka_cannot_explain_is_refused(landed: Job, spark: SparkSession) -> None:

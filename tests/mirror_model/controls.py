@@ -12,7 +12,7 @@ from chsink.statemachine.commit.plan import TablePlan
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Unit, UnitPart
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from tests.mirror_model.rules import Rules
+from tests.mirror_model.rules import Rules, begin_whole
 from tests.model.explored import Control
 
 
@@ -78,7 +78,7 @@ def _any_topic(view: TableView, held: Chain, found: Iterable[Unit]) -> TablePlan
 
 
 def _begin_any_topic(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
-    return handover.begin(topic_id, committed, [link and replace(link, topic_id=topic_id) for link in links], starting)
+    return begin_whole(topic_id, committed, [link and replace(link, topic_id=topic_id) for link in links], starting)
 
 
 def _begin_at_the_plan(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
@@ -86,7 +86,7 @@ def _begin_at_the_plan(topic_id: str, committed: int | None, links: Iterable[Lin
     known = list(links)
     if committed is None and None not in known:
         return Beginning("fresh", group=starting)
-    return handover.begin(topic_id, committed, known, starting)
+    return begin_whole(topic_id, committed, known, starting)
 
 
 def _beyond_waiting(read: Mapping[int, int], waiting: Iterable[Unit], stored: Mapping[int, int]) -> dict[int, int]:

@@ -28,6 +28,11 @@ INVARIANTS = {
 }
 
 
+def begin_whole(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
+    """``handover.begin`` for tables of which each takes all records."""
+    return handover.begin(topic_id, committed, map(handover.Place, links), starting)
+
+
 @dataclass(frozen=True)
 class Rules:
     """The functions that decide; ``skip`` names precautions that a control leaves out."""
@@ -38,7 +43,7 @@ class Rules:
         plan.holes
     )
     hand_over: Callable[[OffsetRange, int | None], HandOver] = handover.hand_over
-    begin: Callable[[str, int | None, Iterable[Link | None], int], Beginning] = handover.begin
+    begin: Callable[[str, int | None, Iterable[Link | None], int], Beginning] = begin_whole
     low_watermark: Callable[[Mapping[int, int], Iterable[Unit], Mapping[int, int]], dict[int, int]] = (
         rounds.low_watermark
     )

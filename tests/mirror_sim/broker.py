@@ -269,6 +269,12 @@ class SimSender(SimOffsets):
         broker.wait(lambda: broker.pending(self.group, asked))
         return broker.committed(self.group, asked)
 
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """See :class:`chsink.mirror.ports.EventSender`."""
+        asked = list(tps)
+        self.broker.wait(lambda: self.broker.pending(self.group, asked))
+        return super().notes(asked)
+
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """See :class:`chsink.mirror.ports.EventSender`."""
         broker, hub = self.broker, self.broker.hub

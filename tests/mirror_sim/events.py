@@ -11,6 +11,7 @@ from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP
 from tests.mirror_sim.job import KEYS, every_partition
 from tests.mirror_sim.oracle import chain_of
+from tests.mirror_sim.shared import some_map
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.happenings import Happenings
 
@@ -209,6 +210,27 @@ def _table(world: World) -> str:
     return world.hub.random.choice(list(world.catalog.tables))
 
 
+# --- the job file ----------------------------------------------------------------------------------------------------
+
+
+@event("table_by changed", 0.3)
+def _change_map(world: World) -> None:
+    """The operator stops the mirror, changes the map, and starts it; or starts the new one beside the old one."""
+    random, maps = world.hub.random, world.routes.maps
+    if not maps:
+        return
+    topic = random.choice(list(maps))
+    stays = random.choice(maps[topic])  # without a table that stays, all are new tables, which a person decides about
+    world.routes = world.routes.changed(topic, (stays, *some_map(random)[1:]))
+    world.sharings[world.routes.sharing(topic).choice] = world.routes.tables(topic)
+    world.reasons.add("table_by changed")
+    if random.random() < 0.3 and len(world.drivers) < 3:
+        world.start_soon()
+        return
+    for driver in list(world.drivers):
+        world.kill(driver)
+
+
 # --- topics and checkpoints ------------------------------------------------------------------------------------------
 
 
@@ -230,13 +252,13 @@ def _lossy_retention(world: World) -> None:
 
 @event("topic recreated", 0.02)
 def _recreate(world: World) -> None:
-    world.recreate(world.hub.random.choice(list(world.routes)))
+    world.recreate(world.hub.random.choice(list(world.routes.whole)))
 
 
 @event("partition added", 0.08)
 def _add_partition(world: World) -> None:
     if len(world.kafka.all()) < 6:
-        world.kafka.add_partition(world.hub.random.choice(list(world.routes)))
+        world.kafka.add_partition(world.hub.random.choice(list(world.routes.whole)))
 
 
 @event("checkpoint lost", 0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,7 @@ from chsink.mirror.worker import TableWork
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP, names_of
 from tests.mirror_sim.catalog import SimMirrorTable
+from tests.mirror_sim.shared import Routes
 from tests.mirror_sim.spark import Runner, SimColumns
 from tests.sim.checkpoint import Query, SparkDied
 from tests.sim.hub import Group, Hub
@@ -31,7 +33,11 @@ if TYPE_CHECKING:
     from tests.mirror_sim.world import World
 
 KEYS = PropertyKeys(GROUP, CONTROL)
-CONFIG = SimpleNamespace(kafka=SimpleNamespace(starting_offsets="earliest"), sink=SimpleNamespace(name=GROUP))
+CONFIG = SimpleNamespace(
+    kafka=SimpleNamespace(starting_offsets="earliest"),
+    sink=SimpleNamespace(name=GROUP),
+    mirror=SimpleNamespace(matched_topics=()),
+)
 """What of the job file is asked for here."""
 
 
@@ -57,13 +63,14 @@ class _Wake:
 
 def start_driver(world: World, group: Group) -> None:
     """Open everything, then run both threads; what ends one of them ends the process."""
+    routes = world.routes
 
     def run() -> None:
         def reread(hole: Hole) -> None:
             lander.reread(hole)
 
-        coordination = _coordination(world, reread, lambda: lander.under_way)
-        lander = open_lander(world, coordination)
+        coordination = _coordination(world, routes, reread, lambda: lander.under_way)
+        lander = open_lander(world, routes, coordination)
         coordination.start()
         runner = Runner(world, lander.landing().tasks)
         lander.settle_all(runner)
@@ -91,15 +98,16 @@ def _guarded(world: World, group: Group, body: Callable[[], None]) -> Callable[[
 
 
 def _coordination(
-    world: World, reread: Callable[[Hole], None], under_way: Callable[[], Collection[TopicPartition]]
+    world: World, routes: Routes, reread: Callable[[Hole], None], under_way: Callable[[], Collection[TopicPartition]]
 ) -> Coordination:
     targets = {
         name: Target(
             SimMirrorTable(cast("Any", world.catalog), name, KEYS),
             reference(name),
-            frozenset(topic for topic, tables in world.routes.items() if name in tables),
+            frozenset(topic for topic in routes.whole if name in routes.tables(topic)),
+            {topic: routes.sharing(topic) for topic in routes.maps if name in routes.choices(topic)},
         )
-        for name in world.catalog.tables
+        for name in routes.all_tables
     }
     names = names_of(world.broker)
     mirror = OpenMirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
@@ -109,25 +117,29 @@ def _coordination(
     return made
 
 
-def open_lander(world: World, beside: Coordination) -> MirrorLander:
+def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLander:
     """With topics and tables as they are now."""
-    ids = world.kafka.topic_ids(world.routes)
-    feeds = Feeds(names_of(world.broker), {t: i or "" for t, i in ids.items()}, _tables(world), world.kafka)
-    return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world))
+    ids = {topic: found or "" for topic, found in world.kafka.topic_ids(routes.whole).items()}
+    choices = {topic: routes.sharing(topic).choice for topic in routes.maps}
+    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes), world.kafka, choices)
+    return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world, routes))
 
 
-def _renewed(world: World, feeds: Feeds) -> Feeds:
+def _renewed(world: World, routes: Routes, feeds: Feeds) -> Feeds:
     """As :meth:`chsink.mirror.opening.OpenMirror.renewed`, whose tables come from a configuration."""
     try:
-        now = _tables(world)
+        now = _tables(world, routes)
     except (OSError, NoSuchTableError):
         return feeds
     return with_tables(feeds, now)
 
 
-def _tables(world: World) -> dict[str, tuple[TableWork, ...]]:
-    works = {name: _work(world, name) for name in world.catalog.tables}
-    return {topic: tuple(works[name] for name in names) for topic, names in world.routes.items()}
+def _tables(world: World, routes: Routes) -> dict[str, tuple[TableWork, ...]]:
+    works = {name: _work(world, name) for name in routes.all_tables}
+    return {
+        topic: tuple(replace(works[name], choice=routes.choices(topic).get(name)) for name in routes.tables(topic))
+        for topic in routes.whole
+    }
 
 
 def _work(world: World, name: str) -> TableWork:
@@ -151,4 +163,4 @@ def _query(world: World, lander: MirrorLander, runner: Runner) -> None:
 
 def every_partition(world: World) -> list[TopicPartition]:
     """Of the topics of the routes."""
-    return [tp for tp in world.kafka.all() if tp.topic in world.routes]
+    return [tp for tp in world.kafka.all() if tp.topic in world.routes.whole]

@@ -19,6 +19,7 @@ from chsink.mirror.task import Share
 from chsink.ports import Decoded
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim.catalog import data_file
+from tests.mirror_sim.shared import value_of
 from tests.sim.checkpoint import SparkDied
 from tests.sim.hub import NEVER, Actor, Group
 from tests.sim.kafka import uid_of
@@ -141,8 +142,9 @@ def batch_of(world: World, tp: TopicPartition, offsets: Sequence[int]) -> pa.Rec
     count = len(offsets)
     return pa.RecordBatch.from_arrays(
         [pa.array([tp.topic] * count), pa.array([tp.partition] * count, pa.int32()),
-         pa.array(np.array(offsets, np.int64)), pa.array(times, pa.timestamp("us", "UTC")), pa.array(uids, pa.int64())],
-        names=["topic", "partition", "offset", "timestamp", "uid"],
+         pa.array(np.array(offsets, np.int64)), pa.array(times, pa.timestamp("us", "UTC")), pa.array(uids, pa.int64()),
+         pa.array([value_of(uid) for uid in uids], pa.binary())],
+        names=["topic", "partition", "offset", "timestamp", "uid", "key"],
     )  # fmt: skip
 
 
@@ -160,6 +162,8 @@ class SimFiles:
     def __init__(self, world: World, attempt: UUID) -> None:
         self.world, self.attempt = world, attempt
         self.uids: list[int] = []
+
+    held = 0
 
     def write(self, rows: Any) -> None:
         """Add rows."""

@@ -23,6 +23,7 @@ from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.job import every_partition, start_driver
+from tests.mirror_sim.shared import TABLES, Routes, some_map
 from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
 from tests.sim.hub import Group, Hub, Violation
@@ -45,6 +46,7 @@ JUSTIFIED = {
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
     "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden"},
     "MIRROR_LOG_SHRANK": {"log shrank"},
+    "MIRROR_CHOICE_CHANGED": {"table_by changed"},
     "MIRROR_FILES_GONE": {"records lost", "topic recreated"},
 }
 """The faults that justify a halt.  Without the property, a table that was rolled back looks as if it never held more."""
@@ -90,8 +92,14 @@ class World:
         shape = Random(f"mirror {seed}")
         topics = {f"t{n}": shape.randint(1, 2) for n in range(shape.choice([1, 1, 2]))}
         tables = [f"db.{name}" for name in "ab"[: shape.choice([1, 1, 2])]]
-        self.routes = {topic: tuple(tables[: shape.randint(1, len(tables))]) for topic in topics}
-        used = {name for names in self.routes.values() for name in names}
+        whole = {topic: tuple(tables[: shape.randint(1, len(tables))]) for topic in topics}
+        used = {name for names in whole.values() for name in names}
+        more = Random(f"shared {seed}")
+        shared = {topic: some_map(more) for topic in whole if more.random() < 0.4}
+        self.routes = Routes({t: () if t in shared and more.random() < 0.5 else whole[t] for t in whole}, shared)
+        used |= set(TABLES) if shared else set()
+        self.sharings = {self.routes.sharing(topic).choice: self.routes.tables(topic) for topic in shared}
+        """By the fingerprint of a choice, the tables of its topic."""
         self.broker = Broker(hub, shape.randint(1, 3))
         self.kafka = Topics(hub, topics, self.broker)
         self.catalog = SimCatalog(hub, sorted(used))
@@ -271,6 +279,6 @@ class World:
 
     def landed(self, tp: TopicPartition) -> int:
         """The offset below which every table of the topic has all records."""
-        chains = [oracle.chain_of(self.catalog.tables[name]) for name in self.routes[tp.topic]]
+        chains = [oracle.chain_of(self.catalog.tables[name]) for name in self.routes.tables(tp.topic)]
         links: list[Any] = [None if chain is None else chain.links.get(tp) for chain in chains]
         return min((0 if link is None else link.until) for link in links)

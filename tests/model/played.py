@@ -36,7 +36,7 @@ NOT_MODELLED = {
     "window.check_nothing_landed": "asks for rows that no state accounts for",
     "window.check_unchanged": "a model world's table is altered only between two starts",
     "task.views": "a model world's table feeds no view",
-    "window.room": "a model world's batch fits one round",
+    "window.limit": "a model world's batch fits one round",
     "window.deadline_ms": "computed, not asked",
     "window.is_alone": "computed, not asked",
     "store.swap layouts": "a model world's layout is a number",

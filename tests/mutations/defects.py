@@ -337,7 +337,7 @@ DEFECTS = (
     ),
     Defect(
         "a range gains dead letters without being announced again",
-        (drop("chsink.batch.driver.Driver._take_up", "_announce_more(...)"),),
+        (drop("chsink.batch.take_up.TakeUp.__call__", "_announce_more(...)"),),
         test="tests/unit/batch/test_take_up.py::test_a_range_gains_dead_letters_before_any_is_sent",
     ),
     Defect(
@@ -353,7 +353,7 @@ DEFECTS = (
         "what is in doubt is forgotten when newer data comes",
         (
             always("chsink.batch.driver.Driver._settle_all", "not A"),
-            drop("chsink.batch.driver.Driver._round", "in_doubt"),
+            drop("chsink.batch.driver.Driver._settle_first", "in_doubt"),
             without("chsink.statemachine.writes.before", "not in_doubt"),
             without("chsink.statemachine.writes.before", "... is Phase.AFTER"),
         ),
@@ -571,10 +571,10 @@ DEFECTS = (
         "a batch settles only its own partitions",
         (
             argument(
-                "chsink.batch.driver.Driver._round",
+                "chsink.batch.driver.Driver._settle_first",
                 "_settle_all",
                 1,
-                "{*_, *(k for k in self.ledger.records if k not in keys.values())}",
+                "{*_, *(k for k in self.ledger.records if k not in plan.keys.values())}",
             ),
         ),
         test="tests/sim/test_cases.py::test_a_batch_settles_partitions_that_are_not_in_it",
@@ -606,7 +606,7 @@ DEFECTS = (
     ),
     Defect(
         "recover takes rows for an earlier incarnation's",
-        (becomes("chsink.recovery.recover._stale", "A > B.end", "A > B.known_end"),),
+        (becomes("chsink.recovery.survey._stale", "A > B.end", "A > B.known_end"),),
         test="tests/sim/test_cases.py::test_an_old_backup_of_an_incarnation_that_is_behind_an_earlier_one",
     ),
     # --- what Kafka deleted of ranges in doubt ------------------------------------------------------------------------
@@ -664,7 +664,7 @@ DEFECTS = (
     ),
     Defect(
         "recover goes on from the log's end",
-        (never("chsink.recovery.recover._Partition._next_record", "num_rows"),),
+        (never("chsink.recovery.partition_survey.PartitionSurvey._next_record", "num_rows"),),
         test="tests/unit/recovery/test_expired_tail.py",
     ),
     Defect(
@@ -710,14 +710,14 @@ DEFECTS = (
     ),
     Defect(
         "a round takes as long as the longest limit by time allows",
-        (becomes("chsink.clickhouse.window.DedupWindow.room", "min([ROUND_S, *A])", "max([0, *A]) or ROUND_S"),),
+        (becomes("chsink.clickhouse.window.DedupWindow.limit", "min([ROUND_S, *A])", "max([0, *A]) or ROUND_S"),),
         test=f"{_WINDOW_TESTS}::test_the_shard_that_remembers_least_bounds_a_round",
     ),
     Defect(
         "a round is as large as the shard that remembers most allows",
         (
             becomes(
-                "chsink.clickhouse.window.DedupWindow.room",
+                "chsink.clickhouse.window.DedupWindow.limit",
                 "min(most_chunks(A) for B in C)",
                 "max(most_chunks(A) for B in C)",
             ),
@@ -781,7 +781,7 @@ DEFECTS = (
     ),
     Defect(
         "a probe does not wait for inserts that run",
-        (drop("chsink.batch.driver.Driver._take_up", "wait_for_inserts(...)"),),
+        (drop("chsink.batch.take_up.TakeUp.__call__", "wait_for_inserts(...)"),),
         test=f"{_SCENES}::test_a_probe_waits_for_an_insert_of_which_a_part_is_stored",
     ),
     Defect(
@@ -792,8 +792,10 @@ DEFECTS = (
     Defect(
         "recover --replace trusts an old range in doubt to its end",
         (
-            becomes("chsink.recovery.recover._Partition._unaccounted", "record.done", "record.end"),
-            becomes("chsink.recovery.recover._Partition._in_doubt", "_replaced.done", "self._replaced.end"),
+            becomes("chsink.recovery.partition_survey.PartitionSurvey._unaccounted", "record.done", "record.end"),
+            becomes(
+                "chsink.recovery.partition_survey.PartitionSurvey._in_doubt", "_replaced.done", "self._replaced.end"
+            ),
         ),
         test=f"{_SCENES}::test_an_old_backup_of_the_state_with_a_range_in_doubt_is_rebuilt_from_the_rows",
     ),
@@ -804,7 +806,7 @@ DEFECTS = (
     ),
     Defect(
         "foreign rows are not looked for",
-        (without("chsink.batch.driver.Driver._without_foreign", "holds_foreign(...)"),),
+        (without("chsink.batch.take_up.TakeUp._without_foreign", "holds_foreign(...)"),),
         test="tests/unit/batch/test_take_up.py",
     ),
 )

@@ -228,7 +228,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
-        (drop("chsink.mirror.table_commits.TableCommits.commit", "_deleted(...)"),),
+        (drop("chsink.mirror.table_commits.TableCommits.commit", "_without_deleted(...)"),),
         "chain_is_content",
         seed=30,
     ),

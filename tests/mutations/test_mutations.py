@@ -42,6 +42,7 @@ def test_the_command_says_what_caught_a_defect() -> None:
     assert done.stdout.splitlines()[-1].startswith(f"{defect.invariant}: ")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("defect", [d for d in DEFECTS if d.simulated], ids=lambda d: d.name)
 def test_without_the_defect_its_seed_is_green(defect: Defect) -> None:
     assert run_seed(defect.seed, defect.often, defect.of) == (None, f"seed {defect.seed}")

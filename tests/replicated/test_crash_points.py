@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["job"]
 
 
+@pytest.mark.soak
 def test_crash_at_each_step(job: Job, spark: SparkSession, failpoints: Failpoints) -> None:
     for step in STEPS:
         crash(job, spark, failpoints, step)

@@ -36,6 +36,7 @@ def test_servers_that_share_no_table_are_refused(make_job: MakeJob, spark: Spark
         job.drain(spark)
 
 
+@pytest.mark.soak
 def test_an_insert_waits_for_its_quorum(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ The other replica does not fetch: the rows are there, but may be lost, so nothing is recorded as landed."""
     impatient = {"connect_timeout_s": 2, "insert_timeout_s": 2, "retry_for_s": 1}

@@ -128,6 +128,7 @@ def landed_elsewhere(lag: Lag, spark: SparkSession) -> Job:
     return lag.job
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lag", WAYS[:1], indirect=True)
 def test_a_start_without_state_does_not_land_records_twice(lag: Lag, spark: SparkSession) -> None:
     """⚑ They were there twice.  Their insert is the only entry of the replication log: it looks like an empty one."""
@@ -169,6 +170,7 @@ def test_recover_records_all_that_landed(half: Lag, spark: SparkSession) -> None
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lag", WAYS[:1], indirect=True)
 def test_resolve_counts_all_rows_of_a_range_in_doubt(half: Lag, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ None of them would be deleted before the range is sent under new tokens."""
@@ -185,6 +187,7 @@ def test_resolve_counts_all_rows_of_a_range_in_doubt(half: Lag, spark: SparkSess
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lag", WAYS[1:], indirect=True)
 def test_a_range_in_doubt_is_settled(half: Lag, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ Its rows are not on the replica that is asked first: they were not deleted, and are not sent twice."""

@@ -17,7 +17,7 @@ from chsink.clickhouse.landing import present_fingerprint
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.errors.several import raise_all
 from chsink.ports import ServerRefused, Unanswered
-from chsink.recovery import recover
+from chsink.recovery import recover, survey
 from chsink.recovery.accepted import Accepted, read_holes
 from chsink.recovery.change import Change, carry_out
 from chsink.recovery.decide import Verdict, plan_reset, plan_resolve
@@ -181,7 +181,7 @@ def rebuild(world: World, *, replace: bool) -> None:
 
     def command(services: Services) -> None:
         said: list[str] = []
-        found = recover.survey(
+        found = survey.survey(
             services.clickhouse, services.store, services.kafka, said.append, accepted, replace=replace
         )
         raise_all([one.refusal for one in found if one.refusal is not None])  # all of them are printed

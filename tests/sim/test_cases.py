@@ -19,7 +19,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.window import SEND_FOR_S
 from chsink.errors import halts
 from chsink.ports import StateStore
-from chsink.recovery import decide, recover
+from chsink.recovery import decide, partition_survey
 from chsink.recovery.landed import Extent, Place, extent
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows
 from chsink.statemachine.parts import Expired
@@ -346,7 +346,7 @@ def test_case_j_a_chunk_again_after_a_part_of_its_shards(down: int) -> None:
 @pytest.fixture
 def never_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recover finds no cut with whole pieces: the operator deletes the rows behind a hole, as the message says."""
-    monkeypatch.setattr(recover._Partition, "_cut", lambda *_: "a test says so")
+    monkeypatch.setattr(partition_survey.PartitionSurvey, "_cut", lambda *_: "a test says so")
 
 
 @pytest.mark.parametrize("delete", [False, True])
@@ -620,7 +620,7 @@ def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pyt
         return seen
 
     made.store.forget()
-    monkeypatch.setattr(recover, "extent", recreated_meanwhile)
+    monkeypatch.setattr(partition_survey, "extent", recreated_meanwhile)
     with made.watched():
         person.at_work(made, "CHS-229", [lambda: person.rebuild(made, replace=False)])
         while made.hub.step():

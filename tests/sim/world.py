@@ -21,7 +21,7 @@ from chsink.batch.ledger import parse_key
 from chsink.dlq.fates import Fate
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import StoredRow
-from chsink.recovery import recover
+from chsink.recovery import partition_survey, survey
 from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -234,10 +234,10 @@ class World:
     def watched(self) -> Iterator[None]:
         """The production code's failpoints are this world's; at the end every process is gone."""
         reach, uuid4 = failpoints.reach, uuid.uuid4
-        of_recover = {name: vars(recover)[name] for name in ("open_exact_reader", "preparing")}
+        opens, prepares = vars(survey)["open_exact_reader"], vars(partition_survey)["preparing"]
         failpoints.reach = self.reach
-        vars(recover)["open_exact_reader"] = lambda *_: Reader(self.kafka)
-        vars(recover)["preparing"] = self._preparing
+        vars(survey)["open_exact_reader"] = lambda *_: Reader(self.kafka)
+        vars(partition_survey)["preparing"] = self._preparing
         uuid.uuid4 = lambda: uuid.UUID(int=next(self.ids) << 104)  # ids, too, are the same in every run of a seed
         seed_jitter(f"jitter {self.hub.seed}")  # tenacity draws from the shared source
         try:
@@ -245,7 +245,7 @@ class World:
                 yield
         finally:
             failpoints.reach, uuid.uuid4 = reach, uuid4
-            vars(recover).update(of_recover)
+            vars(survey)["open_exact_reader"], vars(partition_survey)["preparing"] = opens, prepares
             self._bury()
 
     def _run(self, steps: int) -> None:

@@ -37,6 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.clock": set(),
     "chsink.driver_name": set(),
     "chsink.versions": set(),
+    "chsink.machine": {"chsink.jvm"},
     "chsink.fields": set(),
     "chsink.notation": set(),
     # [state] is what the stores say it is, and a format what the formats say
@@ -75,6 +76,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.driver_name",
         "chsink.formats",
         "chsink.kafka.ages",
+        "chsink.kafka.exact",
         "chsink.kafka.transactions",
     },
     "chsink.observe": {"chsink.batch"},

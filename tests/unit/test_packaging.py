@@ -91,6 +91,26 @@ def test_the_lock_fits_the_ranges() -> None:
     assert {n: LOCK[n] for n, r in DECLARED.items() if not r.specifier.contains(LOCK[n])} == {}
 
 
+def test_the_lock_fits_what_the_dependencies_require() -> None:
+    """With their extras, which ``pip check`` leaves out: otherwise ``pip install -c requirements.lock`` finds no way."""
+    todo = [
+        Requirement(r) for names in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()) for r in names
+    ]
+    seen: set[tuple[str, str]] = set()
+    conflicts: set[str] = set()
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        if not requirement.specifier.contains(LOCK.get(name, "0"), prereleases=True):
+            conflicts.add(f"{requirement}, but {LOCK.get(name)} is locked")
+        for extra in {"", *requirement.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
+            needed = map(Requirement, metadata.requires(name) or ())
+            todo += [r for r in needed if r.marker is None or r.marker.evaluate({"extra": extra})]
+    assert conflicts == set()
+    assert len(seen) > 40
+
+
 def test_ranges_are_no_pins() -> None:
     """Two programs in one environment must be able to agree; requirements.lock holds the exact versions."""
     assert [str(r) for r in DECLARED.values() if any(s.operator == "==" for s in r.specifier)] == []

@@ -100,6 +100,7 @@ def from_offset(job: Job, spark: SparkSession, offset: int) -> None:
 # --- Kafka's log and the checkpoint ----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("LOG_SHRANK")
 def test_log_shrank(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)

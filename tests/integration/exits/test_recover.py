@@ -175,6 +175,7 @@ def test_a_transform_that_makes_bad_records_good(make_job: MakeJob, spark: Spark
     job.check(rows_of=lambda record: [tuple(json.loads((record.value or b"")[1:]).values())])
 
 
+@pytest.mark.soak
 def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ Records of other tables explain holes.  One table has no row yet: its records are before the other's last row."""
     job = make_job(partitions=1, table=False)

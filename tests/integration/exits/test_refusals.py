@@ -13,7 +13,8 @@ from chsink.errors import PreflightError
 from chsink.recovery.accepted import Accepted
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_resolve
-from chsink.recovery.recover import survey, write
+from chsink.recovery.recover import write
+from chsink.recovery.survey import survey
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, command, select

@@ -199,6 +199,7 @@ def test_dead_letters_are_delivered_once(
     assert "records kept as dead letters" in said and "secret" not in said
 
 
+@pytest.mark.soak
 def test_offsets_that_kafka_deleted_while_they_were_in_doubt_are_listed_once(
     make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
 ) -> None:

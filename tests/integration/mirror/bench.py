@@ -138,7 +138,14 @@ name = "lake"
     def worker(self, partition: int = 0, *, halt_on_bad_value: bool = True, skip_tombstones: bool = False) -> Worker:
         topic_id = self.admin.topic_ids([self.topic])[self.topic]
         tables = [self.work(name) for name in self.tables]
-        return Worker(self.names, self.tp(partition), topic_id or "", tables, halt_on_bad_value, skip_tombstones)
+        return Worker(
+            self.names,
+            self.tp(partition),
+            topic_id or "",
+            tables,
+            halt_on_bad_value=halt_on_bad_value,
+            skip_tombstones=skip_tombstones,
+        )
 
     def records(self, partition: int = 0) -> Any:
         """Reads exactly a range."""

@@ -213,6 +213,7 @@ def test_the_end_waits_for_what_lies_below_a_unit(make_bench: MakeBench) -> None
     assert same(bench)
 
 
+@pytest.mark.soak
 def test_a_group_beyond_the_end_of_the_log_holds_nothing_up(make_bench: MakeBench) -> None:
     """⚑ Each round read the log to its end again and again and stopped: CHS-714, and no command that ends it."""
     bench = make_bench()

@@ -199,7 +199,7 @@ def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: 
     assert "offset" in error.message
     halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
     job = ["-c", str(bench.job_file())]
-    [command] = re.findall(r"`chsink (mirror resolve [^`]*)`", error.hint)
+    [command] = re.findall(r"`chsink (mirror recover)`", error.hint)
     done = CliRunner().invoke(app, [*command.split(), "--yes", *job])
     assert done.exit_code == 0, done.output
     later = bench.coordinator()
@@ -377,6 +377,7 @@ def test_a_topic_that_was_made_again_while_a_coordinator_runs(make_bench: MakeBe
     assert bench.landed() - gone == bench.sent()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_LOG_SHRANK")
 def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     """⚑ What was handed over of lost records must not land behind new ones.  (A broker loses none for a test: the table

@@ -120,6 +120,7 @@ def test_a_query_hands_over_and_a_coordinator_commits(
     same(bench)
 
 
+@pytest.mark.soak
 def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSession, tmp_path: Path) -> None:
     """⚑ The coordinator's thread reads through the session in which the query's batches run: neither takes the other's
     records, properties or plan.

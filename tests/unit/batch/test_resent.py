@@ -13,7 +13,7 @@ from chsink.batch.driver import Destination, Driver
 from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, ChunkAck, PlannedBatch
-from chsink.batch.pace import Room
+from chsink.batch.pace import TableLimit
 from chsink.errors import HaltError
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
@@ -36,7 +36,7 @@ KAFKA: Any = SimpleNamespace(
 WINDOW: Any = SimpleNamespace(
     check_unchanged=lambda _: None,
     check_nothing_landed=lambda *_: None,
-    room=lambda _: Room(1000, 3600),
+    limit=lambda _: TableLimit(1000, 3600),
     marks=lambda tables, *_: dict.fromkeys(tables, (Mark(1, 1),)),
     letters_mark=lambda: None,
     must_probe=lambda *_: False,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.driver import Driver
 from chsink.batch.halts import Halts
+from chsink.batch.take_up import TakeUp
 from chsink.errors import HaltError, halts
 from chsink.statemachine.parts import Mark, Seen, Sending, TopicLife
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -52,11 +52,9 @@ def take_up(window: Window, present: str = "", **changes: Any) -> tuple[dict[Sta
     records = {**dict.fromkeys(KEYS, RECORD), KEYS[2]: replace(RECORD, **changes)}
     ledger = SimpleNamespace(records=records, epoch=1, attempt=lambda: "b", write=written.update)
     clock = SimpleNamespace(now_ms=lambda: 5)
-    unused: Any = None
-    pipeline_of = lambda *_: present  # noqa: E731 - a name for its type
-    driver = Driver(ledger, {}, unused, window, clock, unused, unused, pipeline_of)  # type: ignore[arg-type]
     halted = Halts()
-    assert driver._take_up(KEYS, halted) == [k for k in KEYS if k not in halted]
+    taking_up = TakeUp(ledger, window, clock, lambda *_: present)  # type: ignore[arg-type]
+    assert taking_up(KEYS, halted) == [k for k in KEYS if k not in halted]
     return written, halted
 
 

@@ -16,7 +16,9 @@ from chsink.cli.main import app
 from chsink.config.sections import Observe
 from chsink.embedded.base.ports import free_port
 from chsink.errors import PreflightError
-from chsink.observe.metrics import Metrics, served
+from chsink.observe.metrics import Metrics
+from chsink.observe.probes import Probes
+from chsink.observe.serve import served
 from tests.unit.config.conftest import LEAST
 
 RUN = """
@@ -81,7 +83,7 @@ def test_metrics_end_with_the_job() -> None:
 
 
 def serving(port: int) -> AbstractContextManager[int | None]:
-    return served(Metrics("flights").registry, "127.0.0.1", port, structlog.get_logger())
+    return served(Metrics("flights").registry, Probes(), "127.0.0.1", port, structlog.get_logger())
 
 
 def test_what_json_means_for_a_job() -> None:

@@ -149,16 +149,16 @@ def test_a_range_is_probed_only_where_every_shard_can_be(server: Server) -> None
 
 
 def test_a_round_has_half_of_what_is_surely_remembered_and_the_time_that_its_sends_have(server: Server) -> None:
-    room = window(server).room("db.t")
-    assert (room.chunks, room.seconds) == (45, ROUND_S)
-    assert window(server, "ReplicatedMergeTree").room("db.t").seconds == 850
+    limit = window(server).limit("db.t")
+    assert (limit.chunks, limit.seconds) == (45, ROUND_S)
+    assert window(server, "ReplicatedMergeTree").limit("db.t").seconds == 850
 
 
 def test_the_smallest_window_has_room_for_one_chunk(server: Server) -> None:
     small = window(server, merge_tree={"non_replicated_deduplication_window": "1"})
-    assert small.room("db.t").chunks == 1
+    assert small.limit("db.t").chunks == 1
     with pytest.raises(PreflightError, match="CHS-210"):
-        window(server, merge_tree={"non_replicated_deduplication_window": "0"}).room("db.t")
+        window(server, merge_tree={"non_replicated_deduplication_window": "0"}).limit("db.t")
 
 
 def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> None:
@@ -167,10 +167,10 @@ def test_a_table_that_forgets_within_one_insert_is_refused(server: Server) -> No
         settings = {"replicated_deduplication_window": "100", seconds: str(window_s)}
         target = window(server, "ReplicatedMergeTree", merge_tree=settings)
         if fits:
-            target.room("db.t")
+            target.limit("db.t")
         else:
             with pytest.raises(PreflightError, match="CHS-234"):
-                target.room("db.t")
+                target.limit("db.t")
 
 
 def test_the_shard_that_remembers_least_bounds_a_round(server: Server) -> None:
@@ -181,9 +181,9 @@ def test_the_shard_that_remembers_least_bounds_a_round(server: Server) -> None:
         for blocks, window_s in ((100, 1000), (20, 900), (60, 400))
     ]
     asking = DedupWindow(lambda *_: shards, server.clock, margin_s=30, insert_s=120)
-    assert (asking.room("db.t").chunks, asking.room("db.t").seconds) == (9, 250)
+    assert (asking.limit("db.t").chunks, asking.limit("db.t").seconds) == (9, 250)
     shards[2:] = []
-    assert asking.room("db.t").seconds == 750
+    assert asking.limit("db.t").seconds == 750
 
 
 @pytest.mark.parametrize(("own_s", "fed_s"), [(400, 1000), (1000, 400)])
@@ -222,12 +222,12 @@ def test_tables_that_views_fill_forget_by_time_too(server: Server) -> None:
     """⚑ A plain table has no limit by time; a Replicated one that its view fills has."""
     fed = table("ReplicatedMergeTree", name="fed")
     target = window(server, feeds=(fed,))
-    assert target.room("db.t").seconds == 850
+    assert target.limit("db.t").seconds == 850
     with pytest.raises(HaltError, match=r"CHS-317.* 1000 s only"):
         window(server, ttl=Ttl(removes_rows=True), feeds=(fed,)).must_probe(KEY, announced(target, 850))
     short = {**fed.merge_tree, "replicated_deduplication_window_seconds": "150"}
     with pytest.raises(PreflightError, match=r"CHS-234.*db\.short"):
-        window(server, feeds=(table("ReplicatedMergeTree", name="short", merge_tree=short),)).room("db.t")
+        window(server, feeds=(table("ReplicatedMergeTree", name="short", merge_tree=short),)).limit("db.t")
 
 
 @pytest.mark.parametrize("altered", ["t", "fed"])

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from chsink.config import Config, Problem
+from chsink.config.librdkafka import LOGIN_HANDLERS
 from chsink.config.options import reserved
 
 Build = Callable[..., Config]
@@ -199,3 +200,19 @@ def test_other_options_pass_as_texts(build: Build) -> None:
         "x": "0.5",
     }
     assert config.spark.conf == {"spark.speculation": "true", "spark.task.maxFailures": "8"}
+
+
+def test_a_token_is_asked_for_by_kafkas_own_handler(build: Build, problems: Problems) -> None:
+    """Java's default handler makes unsigned tokens of its own."""
+    name, environ = "sasl.login.callback.handler.class", {"OAUTH": OAUTH}
+    login = f'[kafka.options]\n{BEARER}\nsasl.jaas.config = {{ env = "OAUTH" }}\n'
+    kafka = build(login, environ).kafka
+    assert kafka.token_url == "http://127.0.0.1:1/t"
+    assert kafka.spark_options()[f"kafka.{name}"] == LOGIN_HANDLERS[0]
+    given = build(f'{login}{name} = "{LOGIN_HANDLERS[1]}"', environ).kafka
+    assert given.spark_options()[f"kafka.{name}"] == LOGIN_HANDLERS[1]
+    assert name not in given.client_options()
+    assert set(problems(f'[kafka.options]\n{SASL}\nsasl.mechanism = "PLAIN"\n{name} = "my.Handler"')) == {
+        f"kafka.options.{name}"
+    }
+    assert build('[kafka.options]\nsecurity.protocol = "SSL"').kafka.token_url == ""

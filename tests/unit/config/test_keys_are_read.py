@@ -26,7 +26,7 @@ READS_NOTHING = {"config/contradictions.py", "config/page.py", "config/schema.py
 MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "sink": (sections.SinkSection,),
     "kafka": (sections.Kafka,),
-    "route_sections": (routes.RouteSection, mirror.MirrorRoute),
+    "route_sections": (routes.TopicsSection, routes.RouteSection, mirror.MirrorRouteSection),
     "settings": (*FORMATS, JsonFields, SchemaRegistry),
     "clickhouse": (sections.ClickHouse,),
     "endpoints": (sections.Endpoint,),

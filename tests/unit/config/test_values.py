@@ -97,7 +97,7 @@ Problems = Callable[..., dict[str, Problem]]
         ("[mirror.catalog]\nuri = []", "CHS-104", "mirror.catalog.uri", "it must be a string, a number or a boolean"),
         ('[mirror.catalog]\nuri = { env = "NOPE" }', "CHS-108", "mirror.catalog.uri", "NOPE is not set"),
         ('[mirror.route]\ntopic = "a"', "CHS-104", "mirror.route", "it must be a list"),
-        ('[[mirror.route]]\ntopic = "a"', "CHS-103", "mirror.route[0].table", "it is missing"),
+        ('[[mirror.route]]\ntopic = "a"', "CHS-106", "mirror.route[0]", "either table or table_by"),
         ('[[mirror.route]]\ntopic = "a"\ntable = "t"', "CHS-104", "mirror.route[0].table", "of an Iceberg table"),
         ('[[mirror.route]]\ntopic = "a*"\ntable = "s.t"', "CHS-104", "mirror.route[0].topic", "not a topic name"),
     ],
@@ -138,7 +138,7 @@ def test_a_wrong_value_is_named_with_its_key(problems: Problems, changes: str, i
             "clickhouse.endpoints[0].weight",
             "takes: integer ≥ 1",
         ),
-        ('[[mirror.route]]\ntopic = "a"', "mirror.route[0].table", "set it:"),
+        ('[[mirror.route]]\ntopic = "a"', "mirror.route[0]", 'set table = "'),
         ("[clickhouse]\nport = 8123", "clickhouse.port", "into each URL"),
     ],
 )

@@ -165,13 +165,13 @@ format = {form}
 def opened(folder: Path, form: str) -> OpenMirror:
     job = folder / "job.toml"
     job.write_text(JOB.format(least=LEAST, folder=folder, form=form), "utf-8")
-    kafka = SimpleNamespace(topic_ids=lambda topics: dict.fromkeys(topics, "id"))
+    kafka = SimpleNamespace(topics=list, topic_ids=lambda topics: dict.fromkeys(topics, "id"))
     return open_mirror(load(job, environ={}), cast("Any", kafka))
 
 
 def test_workers_and_samples_follow_the_mapping(table: Table, tmp_path: Path) -> None:
     mirror = opened(tmp_path, '"json"')
-    [(name, sampled)] = mirror.readable()["orders"]
+    [(name, sampled, _)] = mirror.readable()["orders"]
     [work] = mirror.feeds().tables["orders"]
     assert name == work.table == "shop.t"
     for columns in (sampled, work.columns):

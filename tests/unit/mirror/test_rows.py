@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from chsink.mirror.rows import found_row, rows_until
+from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, rows_until
+from chsink.statemachine.ranges import OffsetRange
 
 Open = Callable[[], Catalog]
 FIELDS = (
@@ -30,23 +36,12 @@ def table_of(open_catalog: Open, fields: tuple[NestedField, ...], *rows: tuple[A
     return table
 
 
-def head(table: Table) -> int | None:
-    """Of the main branch."""
-    snapshot = table.current_snapshot()
-    return None if snapshot is None else snapshot.snapshot_id
-
-
 def test_rows_of_several_topics(open_catalog: Open) -> None:
     table = table_of(open_catalog, FIELDS, ("a", 0, 7), ("a", 0, 3), ("b", 0, 9), ("a", 1, 1), (None, None, None))
     topics = {"a", "b"}
-    assert [rows_until(table, head(table), topics, t, p) for t, p in (("a", 0), ("b", 0), ("a", 1), ("b", 1))] == [
-        8,
-        10,
-        2,
-        None,
-    ]
-    assert found_row(table, head(table), topics, "b", [0, 1]) == "b-0, offset 9"
-    assert found_row(table, head(table), topics, "b", [1]) == found_row(table, head(table), topics, "c", [0]) == ""
+    assert [rows_until(table, topics, t, p) for t, p in (("a", 0), ("b", 0), ("a", 1), ("b", 1))] == [8, 10, 2, None]
+    assert found_row(table, topics, "b", [0, 1]) == "b-0, offset 9"
+    assert found_row(table, topics, "b", [1]) == found_row(table, topics, "c", [0]) == ""
 
 
 @pytest.mark.parametrize(("topics", "until"), [({"a"}, 8), ({"a", "b"}, None)])
@@ -54,14 +49,67 @@ def test_without_the_topic_rows_tell_where_one_topic_feeds_the_table(
     open_catalog: Open, topics: set[str], until: int | None
 ) -> None:
     table = table_of(open_catalog, FIELDS[1:], (0, 7))
-    assert rows_until(table, head(table), topics, "a", 0) == until
-    assert bool(found_row(table, head(table), topics, "a", [0])) == (until is not None)
+    assert rows_until(table, topics, "a", 0) == until
+    assert bool(found_row(table, topics, "a", [0])) == (until is not None)
 
 
 def test_rows_that_tell_nothing(open_catalog: Open) -> None:
-    assert rows_until(table_of(open_catalog, FIELDS), None, {"a"}, "a", 0) is None
+    assert rows_until(table_of(open_catalog, FIELDS), {"a"}, "a", 0) is None
     open_catalog().drop_table("shop.orders")
     table = table_of(open_catalog, FIELDS[2:], (7,))
-    assert (
-        rows_until(table, head(table), {"a"}, "a", 0) is None and found_row(table, head(table), {"a"}, "a", [0]) == ""
+    assert rows_until(table, {"a"}, "a", 0) is None and found_row(table, {"a"}, "a", [0]) == ""
+    assert row_ranges(table, {"a"}, "a", [0]) is None
+
+
+LONG = "orders-of-all-countries"
+"""Longer than what statistics keep of a text."""
+
+
+def files(table: Table, *written: list[tuple[str | None, int | None, int | None]]) -> Table:
+    """Each list is a file."""
+    for rows in written:
+        columns = {f.name: [row[i] for row in rows] for i, f in enumerate(table.schema().fields)}
+        table.append(pa.table(columns, schema=table.schema().as_arrow()))
+    return table
+
+
+@pytest.mark.parametrize("topic", ["a", LONG])
+def test_which_offsets_have_a_row(open_catalog: Open, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Statistics only where they suffice: a file of two partitions, one with a gap, and nulls are read."""
+    table = files(
+        table_of(open_catalog, FIELDS),
+        [(topic, 0, n) for n in range(5)],
+        [(topic, 0, n) for n in (5, 6, 9)],
+        [(topic, 0, 20), (topic, 1, 21), (topic, 1, 20)],
+        [(topic, 1, 7), (None, None, None), ("b", 1, 8)],
+        [(topic, 1, 9), (topic, 1, None)],
     )
+    read: list[str] = []
+    whole = ArrowScan.to_record_batches
+
+    def watched(scan: ArrowScan, tasks: Iterable[FileScanTask]) -> Iterator[pa.RecordBatch]:
+        tasks = list(tasks)
+        read.extend(task.file.file_path for task in tasks)
+        return whole(scan, tasks)
+
+    monkeypatch.setattr(ArrowScan, "to_record_batches", watched)
+    found = row_ranges(table, {topic, "b"}, topic, [0, 1, 2])
+    assert found == {
+        0: [OffsetRange(0, 7), OffsetRange(9, 10), OffsetRange(20, 21)],
+        1: [OffsetRange(7, 8), OffsetRange(9, 10), OffsetRange(20, 22)],
+        2: (),
+    }
+    assert len(read) == (4 if topic == "a" else 5)
+
+
+def test_rows_that_were_deleted_are_no_rows(open_catalog: Open) -> None:
+    table = files(table_of(open_catalog, FIELDS), [("a", 0, n) for n in range(5)])
+    table.delete("_kafka_offset = 2")
+    assert row_ranges(table, {"a"}, "a", [0]) == {0: [OffsetRange(0, 2), OffsetRange(3, 5)]}
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=6))
+def test_runs_are_the_offsets(pieces: list[list[int]]) -> None:
+    runs = _merged([_runs(np.unique(np.array(piece, np.int64))) for piece in pieces if piece])
+    assert {n for run in runs for n in range(run.start, run.end)} == {n for piece in pieces for n in piece}
+    assert all(a.end < b.start for a, b in pairwise(runs))

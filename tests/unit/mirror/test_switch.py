@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -57,7 +58,7 @@ def test_a_catalog_that_no_restart_opens_is_the_job_files_fault(tmp_path: Path, 
     job.write_text(f"{LEAST}\n{mirror}", encoding="utf-8")
 
     with pytest.raises(PreflightError, match="CHS-264.*lake"):
-        open_mirror(load(job, environ={}), cast("Any", None))
+        open_mirror(load(job, environ={}), cast("Any", SimpleNamespace(topics=list)))
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///{folder}/catalog.db", "sqlite+pysqlite:///{folder}/catalog.db?mode=rwc"])
@@ -69,7 +70,7 @@ def test_a_catalog_file_in_a_missing_folder_is_named_before_a_start(tmp_path: Pa
     job.write_text(f"{LEAST}\n[mirror]\nenabled = true\n{catalog}\n{route}", encoding="utf-8")
 
     with pytest.raises(PreflightError, match=f"CHS-265.*{folder}"):
-        open_mirror(load(job, environ={}), cast("Any", None))
+        open_mirror(load(job, environ={}), cast("Any", SimpleNamespace(topics=list)))
     shown = CliRunner().invoke(app, ["validate", "-c", str(job)])
     assert shown.exit_code == 2 and "CHS-265" in shown.output
     folder.mkdir()

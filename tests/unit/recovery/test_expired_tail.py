@@ -10,7 +10,7 @@ import pytest
 
 from chsink.dlq.fates import Fates
 from chsink.kafka.exact import Part
-from chsink.recovery import recover
+from chsink.recovery import partition_survey
 from chsink.recovery.accepted import Accepted
 from chsink.recovery.explained import Means
 from chsink.recovery.landed import Extent
@@ -35,11 +35,11 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, *behind: Part) ->
     clickhouse: Any = SimpleNamespace(letters=None, routes={}, config=config)
     target: Any = SimpleNamespace(name="d.t", shards=())
     reader: Any = SimpleNamespace(read=lambda _, rest: iter(behind) if rest == OffsetRange(100, 200) else None)
-    look = recover._Look(clickhouse, kafka, lambda _: None, reader, Delivered(None), {})
-    monkeypatch.setattr(recover, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
-    monkeypatch.setattr(recover, "holes", lambda *_: ())
+    look = partition_survey.SurveyReads(clickhouse, kafka, lambda _: None, reader, Delivered(None), {})
+    monkeypatch.setattr(partition_survey, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
+    monkeypatch.setattr(partition_survey, "holes", lambda *_: ())
     config.kafka.starting_offsets = "latest"
-    [found] = recover._Partition(look, target, KEY, Means(None, Fates()), share=1).survey(Accepted())
+    [found] = partition_survey.PartitionSurvey(look, target, KEY, Means(None, Fates()), share=1).survey(Accepted())
     return found.landed
 
 

@@ -35,15 +35,15 @@ SIZES = st.dictionaries(st.integers(0, 5), st.integers(1, 250), max_size=6)
 
 @given(SIZES, st.integers(1, 300), st.booleans())
 def test_rounds_hold_all_in_order_and_no_more_than_is_remembered(
-    sizes: dict[int, int], room: int, partitioned: bool
+    sizes: dict[int, int], limit: int, partitioned: bool
 ) -> None:
     chosen = {StateKey("s~replay", "t", p, "d.t"): tuple(range(n)) for p, n in sizes.items()}
-    rounds = list(rounds_of(chosen, room, {"d.t": partitioned}))
+    rounds = list(rounds_of(chosen, limit, {"d.t": partitioned}))
     for key, offsets in chosen.items():
         assert sum((one.get(key, ()) for one in rounds), ()) == offsets
     for one in rounds:
         blocks = [len(offsets) if partitioned else 1 for offsets in one.values()]
-        assert sum(blocks) <= room
+        assert sum(blocks) <= limit
         assert max(blocks) <= PARTITIONS_AT_ONCE
 
 

@@ -1,53 +1,63 @@
-"""Rounds: they tile the plan in order, and keep their bound."""
+"""Rounds: they tile the plan in order, and keep their limit."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chsink.statemachine.chunks import tiles
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.rounds import Bound, Cut, cut_writes, next_round, rest_of, writes_of
+from chsink.statemachine.rounds import Limit, cut_writes, next_round, rest_of, writes_of
 from chsink.statemachine.table import Decision, Step, StepKind
 
+
+class Into(NamedTuple):
+    """A :class:`chsink.statemachine.rounds.ChunkTarget`."""
+
+    table: str
+    chunk_offsets: int
+
+
 A, B, C = (TopicPartition("t", n) for n in range(3))
-CUTS = dict.fromkeys((A, B, C), Cut("db.t", 10))
+INTO = dict.fromkeys((A, B, C), Into("db.t", 10))
 
 
-def bound(chunks: int, offsets: int = 10**9) -> Bound:
-    return Bound({"db.t": chunks, "db.u": chunks}, offsets)
+def limit(chunks: int, offsets: int = 10**9) -> Limit:
+    return Limit({"db.t": chunks, "db.u": chunks}, offsets)
 
 
 def test_what_fits_is_one_round() -> None:
     writes = {A: OffsetRange(5, 25), B: OffsetRange(0, 3)}
-    assert bound(3, 23).holds(writes, CUTS)
-    assert next_round(writes, CUTS, bound(3, 23)) == writes
+    assert limit(3, 23).holds(writes, INTO)
+    assert next_round(writes, INTO, limit(3, 23)) == writes
 
 
 def test_each_partition_gives_as_many_chunks_as_the_others() -> None:
     writes = {A: OffsetRange(5, 1000), B: OffsetRange(0, 3), C: OffsetRange(0, 35)}
-    assert next_round(writes, CUTS, bound(7)) == {A: OffsetRange(5, 35), B: OffsetRange(0, 3), C: OffsetRange(0, 30)}
+    assert next_round(writes, INTO, limit(7)) == {A: OffsetRange(5, 35), B: OffsetRange(0, 3), C: OffsetRange(0, 30)}
 
 
 def test_a_round_is_bounded_by_offsets_too() -> None:
     writes = {A: OffsetRange(0, 100), B: OffsetRange(0, 100)}
-    assert next_round(writes, CUTS, bound(100, 59)) == {A: OffsetRange(0, 20), B: OffsetRange(0, 20)}
+    assert next_round(writes, INTO, limit(100, 59)) == {A: OffsetRange(0, 20), B: OffsetRange(0, 20)}
 
 
 def test_without_room_for_all_the_first_ones_go() -> None:
     writes = dict.fromkeys((C, B, A), OffsetRange(0, 100))
-    assert next_round(writes, CUTS, bound(2)) == {A: OffsetRange(0, 10), B: OffsetRange(0, 10)}
+    assert next_round(writes, INTO, limit(2)) == {A: OffsetRange(0, 10), B: OffsetRange(0, 10)}
 
 
 def test_one_chunk_goes_even_where_none_fits() -> None:
-    assert next_round({A: OffsetRange(0, 100)}, CUTS, bound(1, 1)) == {A: OffsetRange(0, 10)}
-    assert next_round({}, CUTS, bound(1, 1)) == {}
+    assert next_round({A: OffsetRange(0, 100)}, INTO, limit(1, 1)) == {A: OffsetRange(0, 10)}
+    assert next_round({}, INTO, limit(1, 1)) == {}
 
 
 def test_tables_have_windows_of_their_own() -> None:
-    cuts = {A: Cut("db.t", 10), B: Cut("db.t", 10), C: Cut("db.u", 10)}
+    targets = {A: Into("db.t", 10), B: Into("db.t", 10), C: Into("db.u", 10)}
     writes = dict.fromkeys((A, B, C), OffsetRange(0, 100))
-    assert sorted(next_round(writes, cuts, bound(1))) == [A, C]
+    assert sorted(next_round(writes, targets, limit(1))) == [A, C]
 
 
 def test_a_gap_waits_for_the_write_behind_it() -> None:
@@ -81,16 +91,16 @@ plans = st.dictionaries(
 @given(
     plans, st.lists(st.tuples(st.sampled_from(["db.t", "db.u"]), sizes), min_size=6, max_size=6), sizes, sizes, sizes
 )
-def test_rounds_tile_the_plan_in_order_within_their_bound(
+def test_rounds_tile_the_plan_in_order_within_their_limit(
     plan: dict[TopicPartition, OffsetRange], kinds: list[tuple[str, int]], t: int, u: int, offsets: int
 ) -> None:
-    cuts = {tp: Cut(*kinds[tp.partition]) for tp in plan}
-    most = Bound({"db.t": t, "db.u": u}, offsets * 10)
+    targets = {tp: Into(*kinds[tp.partition]) for tp in plan}
+    most = Limit({"db.t": t, "db.u": u}, offsets * 10)
     left, done = dict(plan), {tp: [OffsetRange(r.start, r.start)] for tp, r in plan.items()}
     while left:
-        taken = next_round(left, cuts, most)
-        chunks = sum(-(-r.length // cuts[tp].chunk_offsets) for tp, r in taken.items())
-        assert chunks == 1 or most.holds(taken, cuts)
+        taken = next_round(left, targets, most)
+        chunks = sum(-(-r.length // targets[tp].chunk_offsets) for tp, r in taken.items())
+        assert chunks == 1 or most.holds(taken, targets)
         for tp, head in taken.items():
             assert done[tp][-1].end == head.start
             assert head.length > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def test_runs_are_the_offsets(offsets: set[int]) -> None:
     assert all(a.end < b.start for a, b in pairwise(runs))
 
 
+@pytest.mark.soak
 def test_a_hole_of_millions_of_offsets_is_read_in_windows_that_shrink_with_the_digests_of_a_row() -> None:
     whole = OffsetRange(5, 5 + 3 * WINDOW)
     assert [w.length for w in windows(whole, 1)] == [WINDOW] * 3

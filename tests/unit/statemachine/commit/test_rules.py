@@ -22,8 +22,9 @@ from chsink.statemachine.commit.chain import (
     read_chain,
     with_origin,
 )
-from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, begin, hand_over
+from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, Place, begin, hand_over
 from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
+from chsink.statemachine.commit.recover import RECOVER, RowsFound, recovered
 from chsink.statemachine.commit.render import commit_tables, page
 from chsink.statemachine.commit.rounds import (
     ROUND,
@@ -37,6 +38,7 @@ from chsink.statemachine.commit.rounds import (
     valid_through,
 )
 from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.commit.takeover import FILES, LEFT, Left, ReportedFile, continued, waits
 from chsink.statemachine.commit.units import DamagedUnit, Head, Position, Unit, UnitPart, assemble
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -80,7 +82,7 @@ def test_the_page_is_what_the_code_says() -> None:
 
 
 def test_every_table_is_total() -> None:
-    for rules in (CHAIN, START, HAND_OVER, UNITS, ROUND):
+    for rules in (CHAIN, START, HAND_OVER, UNITS, ROUND, RECOVER, FILES, LEFT):
         assert len({rule.name for rule in rules}) == len(rules)
 
 
@@ -344,13 +346,13 @@ FRESH, MOVED, LATER = Link("id", 3, 3), Link("id", 0, 5), Link("id", 0, 8)
 )
 def test_where_a_topic_partition_starts(committed: int | None, links: list[Link | None], expected: Beginning) -> None:
     """⚑ D4, R-8: never below what a table holds, never at the latest offset."""
-    assert begin("id", committed, links, 2) == expected
+    assert begin("id", committed, map(Place, links), 2) == expected
 
 
 @pytest.mark.parametrize("links", [[None], [FRESH, None]])
 def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
     """⚑ Neither the group nor the table knows them: they would land again.  A group that knows shows a new partition."""
-    assert begin("id", None, links, 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
+    assert begin("id", None, map(Place, links), 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
 
 
 @pytest.mark.parametrize(
@@ -370,8 +372,65 @@ def test_a_log_that_starts_above_what_was_handed_over_halts(
     committed: int | None, links: list[Link | None], log_start: int, because: str
 ) -> None:
     """⚑ A checkpoint that was beyond these offsets did not plan them, so their loss showed with the next record only."""
-    begun = begin("id", committed, links, 2, log_start=log_start)
+    begun = begin("id", committed, map(Place, links), 2, log_start=log_start)
     assert begun.because == because and (begun.halt is CommitHalt.RECORDS_GONE) == (because == "RECORDS_GONE")
+
+
+# --- rows --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (RowsFound("id", OffsetRange(4, 9), None), ("NO_ROWS", Link("id", 4, 4))),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 10)), ("BEYOND_LOG", None)),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 9), lacking=6), ("LACKING", None)),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 9)), ("WHOLE", Link("id", 2, 9))),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(6, 8)), ("WHOLE", Link("id", 4, 8))),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(6, 8), begins=False), ("WHOLE", Link("id", 6, 8))),
+    ],
+)
+def test_what_rows_say(found: RowsFound, expected: tuple[str, Link | None]) -> None:
+    """P-3, P-4, P-7.  ⚑ The last row says nothing while a record below it may be lost."""
+    assert recovered(found) == expected
+
+
+# --- a Kafka Connect sink's tables ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (ReportedFile(5, stored=0, passed=0, in_table=True), False),
+        (ReportedFile(5, stored=6, passed=0, in_table=False), False),
+        (ReportedFile(5, stored=0, passed=6, in_table=False), False),
+        (ReportedFile(5, stored=5, passed=5, in_table=False), True),
+        (ReportedFile(0, stored=0, passed=0, in_table=False), True),
+        (ReportedFile(5, stored=6, passed=6, in_table=True, whole=True), False),
+        (ReportedFile(5, stored=6, passed=6, in_table=False, whole=True), True),
+    ],
+)
+def test_which_files_of_a_connector_wait(file: ReportedFile, expected: bool) -> None:
+    """⚑ The next event to read is the first that was not committed: what lies at it waits."""
+    assert waits(file) == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        (Left("id", 10, 10, OffsetRange(0, 9)), ("BEYOND_LOG", None)),
+        (Left("id", 6, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
+        (Left("id", None, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
+        (Left("id", 6, 7, OffsetRange(0, 9), trusted=True), ("READ", Link("id", 0, 6))),
+        (Left("id", None, 7, OffsetRange(2, 9), trusted=True), ("UNREAD", Link("id", 2, 2))),
+        (Left("id", None, None, OffsetRange(2, 9)), ("UNREAD", Link("id", 2, 2))),
+        (Left("id", 7, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 7))),
+        (Left("id", 8, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 8))),
+    ],
+)
+def test_where_a_connector_stopped(left: Left, expected: tuple[str, Link | None]) -> None:
+    """⚑ Neither below what it has written files of, nor beyond what its group says."""
+    assert continued(left) == expected
 
 
 # --- rounds ----------------------------------------------------------------------------------------------------------

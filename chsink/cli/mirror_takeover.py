@@ -1,0 +1,136 @@
+"""``chsink mirror takeover``: continue tables that Iceberg's Kafka Connect sink filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from chsink.cli.mirror import check_named, quiet
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
+from chsink.cli.output import JsonOption, YesOption, check_answerable, confirm, print_json, print_table
+from chsink.config import Config
+
+if TYPE_CHECKING:
+    from chsink.mirror.takeover import Takeover
+
+TABLES = ("table", "commit", "valid_through", "files", "rows", "lost_files")
+PARTITIONS = ("topic", "partition", "continues_at")
+
+
+def takeover(  # noqa: PLR0917 - arguments and options of a command
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(help="Iceberg tables whose snapshots no longer name the connector.", metavar="TABLE"),
+    ] = None,
+    group: Annotated[str, typer.Option(help="The connector's consumer group: connect-NAME.", metavar="GROUP")] = "",
+    control_topic: Annotated[
+        str, typer.Option("--control-topic", help="The connector's iceberg.control.topic.", metavar="TOPIC")
+    ] = "",
+    trust_group: Annotated[
+        bool, typer.Option("--trust-group", help="Continue where the group is, whatever the connector's events say.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue tables that Iceberg's Kafka Connect sink filled, where it stopped.
+
+    First stop the connector: this command refuses while its groups have members. Name its topics and tables in
+    [[mirror.route]]. Then:
+
+    \b
+    chsink mirror takeover -c job.toml         show what the connector left, ask, and take it over
+    chsink mirror run -c job.toml              go on from there
+
+    The snapshots of the tables name the connector's group; if they do not, pass --group and --control-topic. Files that
+    wait for a commit are committed: each table gets them, and the mirror's record of where it continues, in one commit.
+    Each topic-partition continues at the offset of the connector's group. A partition that the connector never read
+    begins at its first record. No record is lost, and none lands twice.
+
+    Afterwards, delete the connector: started again, it would land records a second time.
+
+    \b
+    commit, valid_through   of the connector's newest snapshot
+    files, rows             what waits for a commit, and is committed now
+    lost_files              files that the connector wrote and never committed, and that somebody deleted
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    check_answerable(as_json=as_json, answered=yes)
+    loaded = quiet(config, assignments)
+    check_named(tables or (), loaded)
+    asked = Asked(tuple(tables or ()), group, control_topic, trust_group)
+    found = _taken_over(loaded, asked, yes=yes, show=not as_json)
+    if as_json:
+        print_json(_document(found))
+
+
+class Asked(NamedTuple):
+    """What a person says of the connector."""
+
+    tables: Sequence[str]
+    group: str
+    control_topic: str
+    trust_group: bool
+
+
+def _taken_over(config: Config, said: Asked, *, yes: bool, show: bool) -> Takeover:
+    """Show what the connector left, ask, and take it over."""
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.failures import in_words
+    from chsink.mirror.opening import open_mirror
+    from chsink.mirror.takeover import carry_out, survey
+    from chsink.mirror.topic import ensure_control_topic
+
+    kafka = open_admin(config)
+    opened = open_mirror(config, kafka)
+    check_named(said.tables, opened.config)
+
+    def surveyed() -> Takeover:
+        known = kafka.topics(), said.tables, said.group, said.control_topic
+        return survey(opened, *known, trust=said.trust_group)
+
+    with in_words(opened.names):
+        found = surveyed()
+        if show:
+            _show(found)
+        if found.tables:
+            confirm("Take these tables over?", yes=yes)
+            ensure_control_topic(opened.names)
+            carry_out(opened, found, surveyed())
+    return found
+
+
+def _show(found: Takeover) -> None:
+    connector = found.connector
+    typer.echo(f"connector of group {connector.group}, control topic {connector.control_topic}")
+    if not found.tables:
+        typer.echo("nothing to take over: each of its tables says where the mirror continues")
+        return
+    shown = [one.as_dict() for one in found.tables]
+    print_table(TABLES, [[str(one[c]) or "-" for c in TABLES] for one in shown])
+    typer.echo("")
+    print_table(PARTITIONS, [[str(one[c]) for c in PARTITIONS] for one in _partitions(found)])
+    for name in found.left_out:
+        typer.echo(f"{name}: no snapshot and no file of this connector; it is left out", err=True)
+    for topic in found.unread:
+        typer.echo(f"{topic}: the connector read it, and no [[mirror.route]] names it; it is not continued", err=True)
+
+
+def _partitions(found: Takeover) -> list[dict[str, Any]]:
+    return [
+        {"topic": tp.topic, "partition": tp.partition, "continues_at": link.until}
+        for tp, link in sorted(found.links.items())
+    ]
+
+
+def _document(found: Takeover) -> dict[str, Any]:
+    return {
+        "group": found.connector.group,
+        "control_topic": found.connector.control_topic,
+        "tables": [one.as_dict() for one in found.tables],
+        "partitions": _partitions(found),
+        "left_out": list(found.left_out),
+        "not_continued": list(found.unread),
+    }

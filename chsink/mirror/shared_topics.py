@@ -1,0 +1,87 @@
+"""Topics that several tables share (``table_by``), as a start finds them: against the job file, and against the tables
+that shared them before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from chsink.mirror.known_tables import KnownTables
+from chsink.mirror.tables import TableRead
+from chsink.statemachine.commit.chain import Chain, Links, Sharing, StoredShare
+from chsink.statemachine.commit.handover import Place
+from chsink.statemachine.ranges import TopicPartition
+
+_NOT = Sharing()
+
+
+class SharedTopics:
+    """Of the targets of one coordinator."""
+
+    def __init__(self, tables: KnownTables) -> None:
+        self._targets, self._tables = tables.targets, tables
+        self._choices = {
+            topic: each.choice for target in self._targets.values() for topic, each in target.sharing.items()
+        }
+        self.left = frozenset[str]()
+        """The tables that shared a topic with a target, and are no targets any more."""
+
+    def choice_of(self, tp: TopicPartition) -> str:
+        """The fingerprint of what divides the topic's records among tables, "" if nothing does."""
+        return self._choices.get(tp.topic, "")
+
+    def places(
+        self, tps: Sequence[TopicPartition], reads: Mapping[str, tuple[TableRead, Chain]]
+    ) -> dict[TopicPartition, dict[str, Place]]:
+        """For each topic-partition, what its tables know of it; also those that shared it before.  Raises as
+        :meth:`KnownTables.read`.
+        """
+        before = {tp: self._before(tp, reads) for tp in tps}
+        others = frozenset().union(*before.values()) - reads.keys()
+        self.left |= others - self._targets.keys()
+        gone = {n: self._tables.left(n) if n in self.left else self._tables.read(n)[1].links for n in sorted(others)}
+        return {tp: self._of(tp, reads, before[tp], gone) for tp in tps}
+
+    def _of(
+        self,
+        tp: TopicPartition,
+        reads: Mapping[str, tuple[TableRead, Chain]],
+        before: frozenset[str],
+        gone: Mapping[str, Links],
+    ) -> dict[str, Place]:
+        found: dict[str, Place] = {}
+        for name, (_, chain) in reads.items():
+            target = self._targets[name]
+            if tp.topic in target.topics:
+                choice, link = target.sharing.get(tp.topic, _NOT).choice, chain.links.get(tp)
+                was_away = link is None or (bool(link.choice) and bool(before))
+                found[name] = Place(link, choice, joins=bool(choice) and was_away and name not in before)
+        for name in before - found.keys():
+            link = (reads[name][1].links if name in reads else gone[name]).get(tp)
+            if link is not None:
+                found[name] = Place(link, left=True)
+        if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
+            found = {name: replace(place, joins=False) for name, place in found.items()}
+        return found
+
+    def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:
+        """The tables that shared it before what the job file says now, or by that if nothing else is stored."""
+        stored = [share for read, _ in reads.values() if (share := read.view.shared.get(tp)) is not None]
+        others = [share for share in stored if share.sharing.choice != self.choice_of(tp)] or stored
+        newest = max((share.since for share in others), default=0)
+        return frozenset().union(*(share.sharing.tables for share in others if share.since == newest))
+
+    def lacking(
+        self, name: str, since: Mapping[TopicPartition, int], read: TableRead, chain: Chain
+    ) -> dict[TopicPartition, StoredShare]:
+        """What the table has to store of these topic-partitions, all of which it knows: that it shares them, and
+        ``since`` when.
+        """
+        wanted = self._targets[name].sharing
+        found: dict[TopicPartition, StoredShare] = {}
+        for tp, at in since.items():
+            mine, stored = wanted.get(tp.topic, _NOT), read.view.shared.get(tp)
+            if mine != (_NOT if stored is None else stored.sharing):
+                found[tp] = StoredShare(mine, at, chain.sequence)
+        return found

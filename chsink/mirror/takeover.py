@@ -1,0 +1,244 @@
+"""Continues tables that Iceberg's Kafka Connect sink filled: no record is lost, and none lands twice.
+
+Rules:
+- The sink's group has to be without members: only then its offsets and its events stay as they are.
+- One commit of a table has the files that wait for it and its first chain.  So a takeover that was interrupted begins
+  again, and skips the tables that have their chain.
+- That commit also carries the sink's own offsets, up to the end of its control topic: a coordinator of the sink that
+  was only suspended then takes these files for committed.
+- The tables without a snapshot of the sink come first: once they have their chain, the others still bear its mark, so
+  no start goes on without them.
+- It is shown first and carried out afterwards, if nothing has changed since.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.manifest import DataFile
+
+from chsink.errors import ChsinkError, halts, services
+from chsink.errors.several import raise_all
+from chsink.mirror.connector import Connector, Mark, Remains, files_of, marks, members, readings, remains
+from chsink.mirror.files import data_file
+from chsink.mirror.known_tables import KnownTables, Target
+from chsink.mirror.manifests import name_of, referred
+from chsink.mirror.opening import OpenMirror
+from chsink.mirror.tables import TableRead
+from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain, Link
+from chsink.statemachine.commit.takeover import Left, ReportedFile, continued, waits
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True)
+class TableLeft:
+    """A table of the sink: what its snapshots say, the files that wait for it, and its first chain.  ``lost``: files
+    that the sink passed over and that do not exist any more.
+    """
+
+    table: str
+    target: Target = field(compare=False)
+    read: TableRead = field(compare=False)
+    chain: Chain
+    mark: Mark | None
+    waiting: tuple[str, ...]
+    files: tuple[DataFile, ...] = field(compare=False)
+    lost: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """For a person or a program."""
+        return {
+            "table": self.table,
+            "commit": self.mark.commit_id if self.mark else "",
+            "valid_through": self.mark.valid_through if self.mark else "",
+            "files": len(self.files),
+            "rows": sum(file.record_count for file in self.files),
+            "lost_files": self.lost,
+        }
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """What is taken over from ``connector``.  ``links``: where each topic-partition continues.  ``left_out``: tables of
+    the routes that the sink did not fill.  ``unread``: topics of its group that no route names.
+    """
+
+    connector: Connector
+    tables: tuple[TableLeft, ...]
+    links: Mapping[TopicPartition, Link]
+    left_out: tuple[str, ...]
+    unread: tuple[str, ...]
+    ends: Mapping[int, int]
+
+
+def survey(
+    mirror: OpenMirror, topics: Collection[str], chosen: Collection[str], group: str, control_topic: str, *, trust: bool
+) -> Takeover:
+    """What there is to take over.  ``topics`` are all of Kafka's, ``chosen`` tables that a person names, ``group`` and
+    ``control_topic`` those of the sink, "" to find them in the tables.  ``trust``: the group is right.
+
+    Raises ChsinkError, ``Halted`` and the outcomes of :mod:`chsink.mirror.control` and ``tables``.
+    """
+    known = KnownTables(mirror.targets, mirror.names.topic)
+    tables = {name: known.read(name) for name in mirror.targets}
+    marked = {name: marks(read.table) for name, (read, _) in tables.items()}
+    connector = _connector(marked, topics, group, control_topic)
+    if busy := members(connector, mirror.names):
+        raise halts.MIRROR_CONNECTOR_RUNS(group=connector.group, members=", ".join(busy))
+    left = remains(connector, mirror.names)
+    links = _links(mirror, connector, left, trust=trust)
+    reported = {report.table for report in left.reports}
+    look = _Look(mirror, connector, left, links)
+    found, left_out = [], []
+    for name, (read, chain) in tables.items():
+        target, mark = mirror.targets[name], marked[name].get(connector.key)
+        if links.keys() <= chain.links.keys() | {tp for tp in links if tp.topic not in target.topics}:
+            continue  # it has its chain
+        reference = (*target.reference.namespace, target.reference.name)
+        if mark is not None or reference in reported or name in chosen:
+            found.append(look.at(name, target, read, chain, mark))
+        else:
+            left_out.append(name)
+    _check_routed(mirror, look, reported)
+    found.sort(key=lambda one: one.mark is not None)
+    unread = sorted({tp.topic for tp in left.group} - set(mirror.config.mirror.topics))
+    return Takeover(connector, tuple(found), links, tuple(left_out), tuple(unread), left.ends)
+
+
+def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
+    """Store what was shown, if ``now``, the same asked again, says the same.  Raises as :func:`survey`."""
+    if (shown.tables, shown.links) != (now.tables, now.links):
+        raise halts.MIRROR_CONNECTOR_MOVED(group=shown.connector.group)
+    with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
+        for one in now.tables:
+            table, commit_id = one.target.table, uuid.uuid4()
+            if one.files:
+                stored = {**(one.mark.stored if one.mark else {}), **now.ends}
+                theirs = {now.connector.offsets: json.dumps({str(p): at for p, at in sorted(stored.items())})}
+                done = table.append(one.read, one.files, one.chain, commit_id, None, more=theirs)
+            else:
+                done = table.decide(one.read, one.chain, commit_id)
+            if done.outcome is not Outcome.APPLIED:
+                raise services.MIRROR_COMMITS_FAIL(table=one.table, rounds=1, reason=done.reason)
+
+
+def _connector(
+    marked: Mapping[str, Mapping[str, Mark]], topics: Collection[str], group: str, control_topic: str
+) -> Connector:
+    """The one sink that the tables name, or that a person named."""
+    if group and control_topic:
+        return Connector(control_topic, group)
+    keys = sorted({key for mine in marked.values() for key in mine})
+    found = {one for key in keys for one in readings(key, topics)}
+    found = {one for one in found if group in ("", one.group) and control_topic in ("", one.control_topic)}
+    if len(found) != 1:
+        named = "; ".join(f"group {one.group}, control topic {one.control_topic}" for one in sorted(found, key=str))
+        lost = "; ".join(f"{key}, whose control topic does not exist" for key in keys if not readings(key, topics))
+        raise halts.MIRROR_CONNECTOR_UNKNOWN(found=named or lost or "none")
+    return found.pop()
+
+
+def _links(mirror: OpenMirror, connector: Connector, left: Remains, *, trust: bool) -> dict[TopicPartition, Link]:
+    """Where each topic-partition of the routes continues."""
+    topics = mirror.config.mirror.topics
+    ids, tps = mirror.kafka.topic_ids(topics), mirror.kafka.partitions(topics)
+    starts, ends = mirror.kafka.log_starts(tps), mirror.kafka.log_ends(tps)
+    if not any(tp in left.group for tp in tps):
+        raise halts.MIRROR_CONNECTOR_UNREAD(group=connector.group, topics=", ".join(topics))
+    links: dict[TopicPartition, Link] = {}
+    refused: list[ChsinkError] = []
+    for tp in tps:
+        log = OffsetRange(starts[tp], max(starts[tp], ends[tp]))
+        at, reported = left.group.get(tp), left.reported.get(tp)
+        rule, link = continued(Left(ids[tp.topic] or "", at, reported, log, trust))
+        if link is not None:
+            links[tp] = link
+            continue
+        known = {"tp": tp, "group": connector.group, "topic": f"{tp.topic}:{tp.partition}"}
+        if rule == "BEYOND_LOG":
+            refused.append(halts.MIRROR_CONNECTOR_BEYOND_LOG(**known, offset=at, end=log.end))
+        else:
+            has = "no offset" if at is None else f"offset {at}"
+            refused.append(halts.MIRROR_CONNECTOR_SET_BACK(**known, offset=has, to=reported))
+    raise_all(refused)
+    return links
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one survey looks at tables with."""
+
+    mirror: OpenMirror
+    connector: Connector
+    left: Remains
+    links: Mapping[TopicPartition, Link]
+
+    def at(self, name: str, target: Target, read: TableRead, chain: Chain, mark: Mark | None) -> TableLeft:
+        """What the sink left of a table.  Raises ChsinkError."""
+        reference = (*target.reference.namespace, target.reference.name)
+        stored = self._bounds(mark, name)
+        metadata = read.table.metadata
+        there = referred(metadata, read.table.io).files
+        # each snapshot takes the next sequence number, from format version 2 on
+        whole = len(metadata.snapshots) == getattr(metadata, "last_sequence_number", -1)
+        entries, behind = {}, set()
+        for at, entry in files_of(self.left.reports, reference):
+            location = entry["file_path"]
+            passed = 0 if stored is None else self.left.passed.get(at.partition, 0)
+            known = (stored or {}).get(at.partition, 0)
+            if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
+                entries[location] = entry  # a location counts once
+                if at.offset < max(known, passed):
+                    behind.add(location)
+        gone = target.table.missing(read, [*entries])
+        if waiting := sorted(gone - behind):
+            raise halts.MIRROR_CONNECTOR_FILE(table=name, file=waiting[0], reason="it does not exist any more")
+        entries = {location: entry for location, entry in entries.items() if location not in gone}
+        files = tuple(self._file(name, read, entry) for entry in entries.values())
+        mine = {tp: link for tp, link in self.links.items() if tp.topic in target.topics}
+        links = {**mine, **chain.links}
+        return TableLeft(name, target, read, replace(chain, links=links), mark, tuple(entries), files, len(gone))
+
+    def _bounds(self, mark: Mark | None, name: str) -> Mapping[int, int] | None:
+        """The next events by the table's snapshots; None where the control topic was created again since: then neither
+        they nor the coordinator's group tell which of its files were committed.
+        """
+        stored = mark.stored if mark else {}
+        ends = self.left.ends
+        if any(at > ends.get(number, 0) for number, at in stored.items()):
+            return None
+        for number, first in self.left.first.items():
+            if first > max(stored.get(number, 0), self.left.passed.get(number, 0)):
+                topic, group = self.connector.control_topic, self.connector.coordinator_group
+                raise halts.MIRROR_CONNECTOR_EVENTS_GONE(
+                    table=name, topic=topic, partition=number, first=first, group=group
+                )
+        return stored
+
+    def _file(self, name: str, read: TableRead, entry: Mapping[str, object]) -> DataFile:
+        location, specs = entry["file_path"], read.view.specs
+        if entry["content"]:
+            raise halts.MIRROR_CONNECTOR_FILE(table=name, file=location, reason="it holds deletes")
+        spec = entry.get("spec_id")
+        if spec is None and len(specs) == 1:
+            [spec] = specs
+        if spec not in specs:
+            raise halts.MIRROR_CONNECTOR_FILE(table=name, file=location, reason="the table lacks its partition spec")
+        return data_file({**entry, "spec_id": spec})
+
+
+def _check_routed(mirror: OpenMirror, look: _Look, reported: Collection[tuple[str, ...]]) -> None:
+    """Refuse if files wait for a table that no route names: nobody would commit them once the sink is gone."""
+    routed = {(*t.reference.namespace, t.reference.name) for t in mirror.targets.values()}
+    for reference in sorted(set(reported) - routed):
+        passed = look.left.passed
+        for at, entry in files_of(look.left.reports, reference):
+            if at.offset >= passed.get(at.partition, 0):
+                table = ".".join(reference)
+                raise halts.MIRROR_CONNECTOR_OTHER_TABLE(
+                    table=table, file=entry["file_path"], group=look.connector.group
+                )

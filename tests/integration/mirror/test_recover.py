@@ -1,0 +1,189 @@
+"""``chsink mirror recover``: the mirror's own record was lost, and the rows of its tables say where it continues."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.support.kafka import produce
+
+pytestmark = pytest.mark.slow
+MakeBench = Callable[..., Bench]
+
+
+def chsink(bench: Bench, *words: str) -> Result:
+    return CliRunner().invoke(app, ["mirror", *words, "-c", str(bench.job_file())])
+
+
+def recovered(bench: Bench, *options: str) -> list[dict[str, object]]:
+    done = chsink(bench, "recover", "--yes", "--json", *options)
+    assert done.exit_code == 0, done.output
+    found: list[dict[str, object]] = json.loads(done.output)["recovered"]
+    return found
+
+
+def refused(bench: Bench, id_: str) -> str:
+    """What the command says; it has changed nothing."""
+    before = [bench.catalog().load_table(f"shop.{name}").metadata_location for name in bench.tables]
+    done = chsink(bench, "recover", "--yes")
+    assert done.exit_code == 2 and f"error {id_}" in done.stderr, done.output
+    assert before == [bench.catalog().load_table(f"shop.{name}").metadata_location for name in bench.tables]
+    return done.stderr
+
+
+def lose(bench: Bench, *, control: bool = True, tables: Sequence[str] = ()) -> None:
+    """The mirror's properties, snapshots and groups; with ``control``, the control topic too."""
+    for coordinator in bench.coordinators:
+        coordinator.close()
+    bench.coordinators.clear()
+    for name in tables or bench.tables:
+        table = bench.catalog().load_table(f"shop.{name}")
+        with table.transaction() as change:
+            change.remove_properties(*(key for key in table.properties if key.startswith("chsink.")))
+        if table.current_snapshot() is not None:
+            table.overwrite(table.scan().to_arrow())
+            head = table.current_snapshot()
+            assert head is not None
+            older = [s.snapshot_id for s in table.snapshots() if s.snapshot_id != head.snapshot_id]
+            table.maintenance.expire_snapshots().by_ids(older).commit()
+    if tables:
+        return
+    bench.delete_groups(bench.group, f"{bench.group}/control")
+    if control:
+        bench.kafka.delete_topic(bench.control_topic)
+        bench.kafka.create_topic(bench.control_topic, 2)
+
+
+def lands_on(bench: Bench) -> None:
+    """The mirror runs, and every record is in every table once."""
+    start, end = bench.produce([100])
+    later = bench.coordinator()
+    bench.hand_over(start, end)
+    bench.rounds(later, 3)
+    for name in bench.tables:
+        assert bench.landed(name) == bench.sent(), name
+
+
+@pytest.mark.parametrize("control", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_the_mirror_goes_on_behind_the_last_rows(make_bench: MakeBench, control: bool) -> None:
+    """P-3, P-7.  ⚑ Compacted files, markers and aborted records between rows, a partition without rows, a unit that
+    waits, and two tables of which one lags.
+    """
+    bench = make_bench(partitions=3, tables=("orders", "archive"))
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3], 1), 1)
+    for n, abort in ((4, False), (5, True), (6, False)):
+        produce(bench.kafka.bootstrap, bench.topic, 0, [{"id": n}], transactional=f"{bench.topic}-{n}", abort=abort)
+    bench.hand_over(0, 6)
+    bench.round(first)
+    bench.hand_over(*bench.produce([7], 1), 1)
+    first.tables.targets = {"shop.orders": first.targets["shop.orders"]}
+    bench.round(first)  # the archive lacks the last record
+    bench.hand_over(*bench.produce([8], 2), 2)
+    lose(bench, control=control)
+    shown = chsink(bench, "recover")
+    assert shown.exit_code == 1 and "Let the mirror continue there?" in shown.stdout  # nobody answered
+    ends = {(one["table"], one["partition"]): one["continues_at"] for one in recovered(bench)}
+    archive = {("shop.archive", 0): 5, ("shop.archive", 1): 3, ("shop.archive", 2): 0}
+    assert ends == {("shop.orders", 0): 5, ("shop.orders", 1): 4, ("shop.orders", 2): 0, **archive}
+    assert chsink(bench, "recover").stdout == "nothing to recover: each table says what it holds\n"
+    assert bench.group_at(0) is None
+    later = bench.coordinator()
+    bench.hand_over(0, 1, 2)
+    bench.rounds(later, 2)
+    lands_on(bench)
+
+
+def test_one_table_of_two_lost_its_record(make_bench: MakeBench) -> None:
+    """⚑ What the other one holds is not asked of the rows, and the group stays where it is."""
+    bench = make_bench(tables=("orders", "archive"))
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(first)
+    bench.hand_over(*bench.produce([3]))  # waits for a commit
+    lose(bench, tables=["archive"])
+    assert [(one["table"], one["continues_at"]) for one in recovered(bench)] == [("shop.archive", 2)]
+    assert bench.group_at() == 3
+    lands_on(bench)
+
+
+def test_records_that_the_job_skips_are_no_hole(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    first = bench.coordinator()
+    produce(bench.kafka.bootstrap, bench.topic, 0, [{"id": 1}, b"bad", None, {"id": 2}])
+    bench.worker(halt_on_bad_value=False).run(OffsetRange(0, 4), bench.records())
+    bench.round(first)
+    lose(bench)
+    assert "at offset 1," in refused(bench, "CHS-355")
+    skip = ("--set", "errors.on_bad_value=skip")
+    [one] = recovered(bench, *skip)
+    assert (one["skipped"], one["continues_at"]) == (2, 4)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 2]
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_LACK")
+def test_a_row_that_was_deleted(make_bench: MakeBench) -> None:
+    """P-4.  ⚑ It may as well be a record that was lost."""
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    bench.catalog().load_table("shop.orders").delete("id = 2")
+    lose(bench)
+    said = refused(bench, "CHS-355")
+    assert "at offset 1, although it has one for offset 2" in said and "mirror resolve shop.orders --skip" in said
+    bench.resolve(TableVerdict.SKIP)
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([4]))
+    bench.round(later)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 3, 4]
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_ROWS_BEYOND_LOG")
+def test_a_topic_that_is_shorter_than_the_rows(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    before = bench.landed()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    bench.produce([10])
+    lose(bench)
+    assert "log ends at 1" in refused(bench, "CHS-355")
+    bench.resolve(TableVerdict.SKIP)
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([11]))
+    bench.round(later)
+    assert bench.landed() - before == Counter({(0, 1, 11): 1})
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_ROWS_TELL_NOTHING")
+def test_rows_without_offsets(make_bench: MakeBench) -> None:
+    plain = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+    bench = make_bench(schemas={"orders": plain})
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(first)
+    lose(bench)
+    said = refused(bench, "CHS-356")
+    assert "its name and --reread" in said
+    bench.catalog().create_table("shop.anew", SCHEMA)
+    bench.tables = ("anew",)
+    bench.resolve(TableVerdict.REREAD)
+    later = bench.coordinator()
+    bench.hand_over(0, 2)
+    bench.rounds(later, 2)
+    assert bench.landed("anew") == bench.sent()

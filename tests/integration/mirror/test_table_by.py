@@ -1,0 +1,115 @@
+"""A topic whose records name their tables: each lands in one, also while the job file's map changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import structlog
+
+from chsink.clock import SystemClock
+from chsink.config import Config
+from chsink.errors import HaltError
+from chsink.kafka.admin import open_admin
+from chsink.mirror.coordination import Coordination
+from chsink.mirror.known_tables import Hole
+from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.task import Share
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.conftest import MakeBench
+from tests.support.job import eventually
+from tests.support.kafka import produce
+
+pytestmark = pytest.mark.slow
+
+
+def mirror_of(bench: Bench, tables: Mapping[str, str], **more: Any) -> OpenMirror:
+    """Of a job file in which the field ``kind`` names these tables."""
+    by = {"field": "$.kind", "tables": {kind: f"shop.{name}" for kind, name in tables.items()}, **more}
+    catalog = {"name": "lake", "type": "sql", "uri": f"sqlite:///{bench.folder}/catalog.db"}
+    config = Config.from_mapping({
+        "sink": {"name": bench.group.removeprefix("chsink-")},
+        "kafka": {"bootstrap": bench.kafka.bootstrap},
+        "mirror": {
+            "enabled": True,
+            "catalog": {**catalog, "warehouse": f"file://{bench.folder}/lake"},
+            "control_topic": bench.control_topic,
+            "interval_s": 0.2,
+            "route": [{"topic": bench.topic, "table_by": by}],
+        },
+    })  # fmt: skip
+    return open_mirror(config, open_admin(config))
+
+
+@contextmanager
+def running(bench: Bench, mirror: OpenMirror) -> Iterator[Callable[..., None]]:
+    """The mirror; ``hand_over(start, end)`` is what its task does."""
+    feeds = mirror.feeds()
+
+    def hand_over(start: int, end: int, table: str = "") -> None:
+        share = Share(bench.tp(), OffsetRange(start, end), table)
+        feeds.hand_over(share, bench.records()(share.range))
+
+    def reread(hole: Hole) -> None:
+        hand_over(hole.range.start, hole.range.end, hole.table)
+
+    coordination = Coordination(mirror, reread, SystemClock(), structlog.get_logger("mirror"))
+    try:
+        coordination.start()
+        coordination.begin()
+        yield hand_over
+    finally:
+        coordination.finish(10)
+        while not coordination.join(1):
+            pass
+        coordination.close()
+
+
+def send(bench: Bench, kinds: Iterable[str]) -> tuple[int, int]:
+    return produce(bench.kafka.bootstrap, bench.topic, 0, [{"id": n, "kind": kind} for n, kind in enumerate(kinds)])
+
+
+def offsets(bench: Bench, *names: str) -> dict[str, list[int]]:
+    return {name: sorted(offset for _, offset, _ in bench.landed(name).elements()) for name in names}
+
+
+def test_each_record_lands_in_the_table_that_it_names_also_after_the_map_changed(make_bench: MakeBench) -> None:
+    """The new map counts from where all tables are: a table that it adds begins there, one that it drops ends there, and may come back."""
+    bench = make_bench(tables=("a", "b", "c"))
+    with running(bench, mirror_of(bench, {"x": "a", "y": "b"})) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    assert offsets(bench, "a", "b", "c") == {"a": [0, 2], "b": [1, 3], "c": []}
+
+    with running(bench, mirror_of(bench, {"x": "a", "y": "c"})) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6], "b": [1, 3], "c": [5, 7]}
+
+    with running(bench, mirror_of(bench, {"x": "b", "y": "a"})) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 8], "c": [5, 7]}
+
+
+@pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
+def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBench) -> None:
+    """Files were deleted before their commit: nobody knows which of the range's records were the table's."""
+    bench, old, new = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}, {"x": "b", "y": "a"}
+    with running(bench, mirror_of(bench, old)):
+        pass
+    feeds, planned = mirror_of(bench, old).feeds(), OffsetRange(*send(bench, "xyxy"))
+    feeds.hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    for file in (bench.folder / "lake").rglob("a/data/*.parquet"):
+        file.unlink()
+
+    with pytest.raises(HaltError, match="CHS-352.*shop.a lacks") as halted, running(bench, mirror_of(bench, new)):
+        pass
+    assert "for shop.a, stop it" in halted.value.hint
+    assert offsets(bench, "a", "b") == {"a": [], "b": [1, 3]}
+
+    with running(bench, mirror_of(bench, old)):
+        eventually("the missing records", lambda: offsets(bench, "a") == {"a": [0, 2]})
+    with running(bench, mirror_of(bench, new)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}

@@ -1,0 +1,359 @@
+"""``chsink mirror takeover``: tables of Iceberg's Kafka Connect sink are continued exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from typer.testing import CliRunner, Result
+
+from chsink.cli.main import app
+from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.ranges import TopicPartition
+from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.connect_sink import ConnectSink
+
+pytestmark = pytest.mark.slow
+MakeBench = Callable[..., Bench]
+
+
+def chsink(bench: Bench, *words: str, yes: bool = True) -> Result:
+    return CliRunner().invoke(app, ["mirror", "takeover", *words, "-c", str(bench.job_file()), *["--yes"] * yes])
+
+
+def taken(bench: Bench, *words: str) -> dict[str, Any]:
+    done = chsink(bench, *words, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.output)
+    return found
+
+
+def refused(bench: Bench, *words: str, id_: str = "CHS-357") -> str:
+    """What the command says; it has changed nothing."""
+    before = [bench.catalog().load_table(f"shop.{name}").metadata_location for name in bench.tables]
+    done = chsink(bench, *words)
+    assert done.exit_code == 2 and f"error {id_}" in done.stderr, done.output
+    assert before == [bench.catalog().load_table(f"shop.{name}").metadata_location for name in bench.tables]
+    return done.stderr
+
+
+def lands_on(bench: Bench, *tables: str) -> None:
+    """The mirror runs, and every record is in every table once."""
+    start, end = bench.produce([100])
+    coordinator = bench.coordinator()
+    bench.hand_over(start, end)
+    for partition in range(1, bench.partitions):
+        bench.hand_over(0, bench.admin.log_ends([bench.tp(partition)])[bench.tp(partition)], partition)
+    bench.rounds(coordinator, 3)
+    for name in tables or bench.tables:
+        assert bench.landed(name) == bench.sent(), name
+
+
+def set_group(sink: ConnectSink, group: str, tp: TopicPartition, offset: int) -> None:
+    """``kafka-consumer-groups.sh --reset-offsets --to-offset``."""
+    with sink.names.sender("by hand", group) as sender:
+        sender.send("x", [], {tp: offset})
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_TABLE")
+@pytest.mark.parametrize("control", ["own", pytest.param("shared", marks=pytest.mark.soak)])
+def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) -> None:
+    """⚑ Files that wait for one table and not for the other, a commit of which the group does not know, an idle
+    partition, and one that nobody has read.
+    """
+    bench = make_bench(partitions=3, tables=("orders", "archive"))
+    sink = ConnectSink(bench, control_topic=bench.control_topic if control == "shared" else "")
+    sink.write(*bench.produce([1, 2, 3]))
+    sink.write(*bench.produce([4, 5], 1), 1)
+    sink.commit()
+    sink.write(*bench.produce([6]))
+    sink.commit("orders", move=False)  # the coordinator died between the tables
+    sink.write(*bench.produce([7], 1), 1)
+    bench.produce([8, 9])
+    bench.produce([10], 2)
+    doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
+    assert doctor.exit_code != 0 and doctor.output.count("CHS-359") == 2, doctor.output
+    shown = chsink(bench, yes=False)
+    assert shown.exit_code == 1 and "Take these tables over?" in shown.stdout, shown.output
+    found = taken(bench)
+    assert (found["group"], found["control_topic"]) == (sink.group, sink.control_topic)
+    assert {(t["table"], t["files"], t["rows"]) for t in found["tables"]} == {
+        ("shop.orders", 1, 1),
+        ("shop.archive", 2, 2),
+    }
+    assert [p["continues_at"] for p in found["partitions"]] == [4, 3, 0]
+    assert "nothing to take over" in chsink(bench).stdout
+    assert CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())]).output.count("CHS-359") == 0
+    sink.commit()  # a coordinator that was only suspended finds its files committed
+    lands_on(bench)
+
+
+def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Nothing was committed by the connector yet to one table: it comes first, so that the other still bears the mark."""
+    bench = make_bench(tables=("orders", "archive"))
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]), tables=["archive"])
+    sink.commit()
+    sink.write(*bench.produce([3]), tables=["orders"])
+    from chsink.mirror.tables import MirrorTable
+
+    decide = MirrorTable.decide
+    monkeypatch.setattr(MirrorTable, "decide", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert isinstance(chsink(bench).exception, KeyboardInterrupt | SystemExit)
+    monkeypatch.setattr(MirrorTable, "decide", decide)
+    doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
+    assert "CHS-359" in doctor.output and "shop.archive" in doctor.output
+    assert [t["table"] for t in taken(bench)["tables"]] == ["shop.archive"]
+    assert sorted(n for _, _, n in bench.landed("orders")) == [3]
+    assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
+
+
+def test_compacted_and_expired(make_bench: MakeBench) -> None:
+    """⚑ No snapshot of the connector is left: a person names it, and its group says what was committed."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    table = bench.catalog().load_table("shop.orders")
+    table.overwrite(table.scan().to_arrow())
+    head = table.current_snapshot()
+    older = [s.snapshot_id for s in table.snapshots() if head is None or s.snapshot_id != head.snapshot_id]
+    table.maintenance.expire_snapshots().by_ids(older).commit()
+    sink.write(*bench.produce([3]))
+    assert "found: none" in refused(bench)
+    found = taken(bench, "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic)
+    assert [t["files"] for t in found["tables"]] == [1]
+    lands_on(bench)
+
+
+@pytest.mark.parametrize("expired", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_files_that_a_coordinator_passed_over(make_bench: MakeBench, expired: bool) -> None:
+    """⚑ A coordinator whose group has no offset begins at the end of its topic: the connector never commits these files.
+    The table's snapshots show that nobody did, unless one has expired.
+    """
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    sink.write(*bench.produce([3]))
+    for number in (0, 1):
+        at = TopicPartition(sink.control_topic, number)
+        set_group(sink, f"{sink.group}-coord", at, bench.admin.log_ends([at])[at])
+    sink.write(*bench.produce([4]))
+    if expired:
+        table = bench.catalog().load_table("shop.orders")
+        table.append(table.scan(limit=0).to_arrow())
+        table.maintenance.expire_snapshots().by_ids([table.snapshots()[0].snapshot_id]).commit()
+    found = taken(bench, "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic)
+    assert [t["files"] for t in found["tables"]] == [1 if expired else 2]
+    assert sorted(n for _, _, n in bench.landed()) == ([1, 2, 4] if expired else [1, 2, 3, 4])
+
+
+@pytest.mark.soak
+def test_a_table_that_was_rolled_back_stays_so(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    for n in (1, 2):
+        sink.write(*bench.produce([n]))
+        sink.commit()
+    table = bench.catalog().load_table("shop.orders")
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert [t["files"] for t in taken(bench)["tables"]] == [0]
+    assert sorted(n for _, _, n in bench.landed()) == [1]
+
+
+@pytest.mark.soak
+def test_a_control_topic_that_was_created_again(make_bench: MakeBench) -> None:
+    """⚑ The connector skips files whose events are below the offsets of the earlier topic: they are committed here."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    for n in range(6):
+        sink.write(*bench.produce([n]))
+    sink.commit()
+    bench.kafka.delete_topic(sink.control_topic)
+    bench.kafka.create_topic(sink.control_topic, 1)
+    sink.write(*bench.produce([7]))
+    lost = [at for at in sink.stored("orders").values() if at > 3]
+    assert lost
+    assert [t["files"] for t in taken(bench)["tables"]] == [1]
+    lands_on(bench)
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_UNKNOWN")
+def test_a_connector_that_has_committed_nothing(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    assert "pass its group and its control topic" in refused(bench)
+    taken(bench, "--group", sink.group, "--control-topic", sink.control_topic)
+    lands_on(bench)
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_RUNS")
+def test_a_connector_that_runs(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    member = Consumer({**bench.names.options, "group.id": sink.group, "client.id": "connector-consumer-0"})
+    member.subscribe([bench.topic])
+    while not member.assignment():
+        member.poll(0.2)
+    assert "connector-consumer-0" in refused(bench)
+    member.close()
+    taken(bench)
+    lands_on(bench)
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_MOVED")
+def test_a_connector_that_was_started_meanwhile(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    more = bench.produce([3])
+    with monkeypatch.context() as patched:
+        patched.setattr("chsink.cli.mirror_takeover.confirm", lambda *_, **__: sink.write(*more))
+        assert "changed after they were shown" in chsink(bench).stderr
+    taken(bench)
+    lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_UNREAD")
+def test_a_group_whose_offsets_expired(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    bench.delete_groups(sink.group)
+    assert f"group {sink.group} has no offset of {bench.topic}" in refused(bench)
+    set_group(sink, sink.group, bench.tp(), 2)
+    taken(bench)
+    lands_on(bench)
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_SET_BACK")
+@pytest.mark.parametrize("way_out", ["set it", pytest.param("trust it", marks=pytest.mark.soak)])
+def test_a_group_that_was_set_back(make_bench: MakeBench, way_out: str) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    set_group(sink, sink.group, bench.tp(), 1)
+    said = refused(bench)
+    [(topic, to)] = re.findall(r"--topic (\S+) --reset-offsets --to-offset (\d+)", said)
+    assert topic == f"{bench.topic}:0"
+    if way_out == "set it":
+        set_group(sink, sink.group, bench.tp(), int(to))
+        taken(bench)
+        lands_on(bench)
+    else:
+        assert taken(bench, "--trust-group")["partitions"][0]["continues_at"] == 1
+        coordinator = bench.coordinator()
+        bench.hand_over(0, 2)
+        bench.round(coordinator)
+        assert bench.landed() == {(0, 0, 1): 1, (0, 1, 2): 2}
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_BEYOND_LOG")
+def test_a_topic_that_was_created_again(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2, 3]))
+    sink.commit()
+    before = bench.landed()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    bench.produce([10])
+    set_group(sink, sink.group, bench.tp(), 3)
+    assert "Kafka's log ends at 1" in refused(bench)
+    set_group(sink, sink.group, bench.tp(), 0)
+    taken(bench, "--trust-group")
+    coordinator = bench.coordinator()
+    bench.hand_over(0, 1)
+    bench.round(coordinator)
+    assert bench.landed() - before == bench.sent()
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
+def test_events_that_kafka_deleted(make_bench: MakeBench) -> None:
+    from chsink.embedded.topics import delete_records
+
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit(move=False)
+    sink.write(*bench.produce([3]))
+    sink.commit(move=False)
+    table = bench.catalog().load_table("shop.orders")
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    firsts = {}
+    for number in (0, 1):
+        at = TopicPartition(sink.control_topic, number)
+        firsts[number] = bench.admin.log_ends([at])[at]
+        if firsts[number]:
+            delete_records(bench.kafka.bootstrap, sink.control_topic, number, firsts[number])
+    said = refused(bench)
+    assert f"--group {sink.group}-coord" in said
+    for number, first in firsts.items():
+        if first:
+            set_group(sink, f"{sink.group}-coord", TopicPartition(sink.control_topic, number), first)
+    taken(bench)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 2]
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_FILE")
+def test_a_waiting_file_that_was_deleted(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    [location] = sink.write(*bench.produce([3]))
+    file = Path(location.removeprefix("file://"))
+    content = file.read_bytes()
+    file.unlink()
+    assert "it does not exist any more" in refused(bench)
+    file.write_bytes(content)
+    taken(bench)
+    lands_on(bench)
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_OTHER_TABLE")
+@pytest.mark.parametrize("way_out", ["route", pytest.param("commit", marks=pytest.mark.soak)])
+def test_files_for_a_table_without_a_route(make_bench: MakeBench, way_out: str) -> None:
+    bench = make_bench()
+    bench.catalog().create_table("shop.archive", SCHEMA)
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]), tables=["orders", "archive"])
+    sink.commit("orders", move=False)
+    assert "Iceberg table shop.archive" in refused(bench)
+    if way_out == "route":
+        bench.tables = ("orders", "archive")
+    else:
+        sink.commit("archive")
+    taken(bench)
+    lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_LEFT")
+def test_a_message_that_nobody_can_read(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    with sink.names.sender("somebody", sink.group) as sender:
+        sender.send("x", [b"no event"], {})
+    assert "cannot read the message at offset" in refused(bench)
+    bench.catalog().create_table("shop.anew", SCHEMA)
+    bench.tables = ("anew",)
+    bench.resolve(TableVerdict.REREAD)
+    lands_on(bench)

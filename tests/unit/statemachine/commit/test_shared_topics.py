@@ -1,0 +1,96 @@
+"""A topic that tables share: which choice divides its records, and when another one may."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
+from chsink.statemachine.commit.handover import Beginning, Place, begin, hand_over
+from chsink.statemachine.commit.plan import plan_commit
+from chsink.statemachine.commit.rules import CommitHalt
+from chsink.statemachine.ranges import OffsetRange
+from tests.unit.statemachine.commit.test_rules import HELD, TP, unit
+
+OLD, NEW = "old", "new"
+HELD_OLD = Link("id", 0, 8, OLD)
+JOINING = Place(None, NEW, joins=True)
+
+
+@pytest.mark.parametrize(
+    ("committed", "places", "expected"),
+    [
+        (8, [Place(HELD_OLD, OLD), Place(HELD_OLD, OLD)], Beginning("KEPT")),
+        (8, [Place(HELD_OLD, OLD), Place(replace(HELD_OLD, until=5), OLD)], Beginning("KEPT")),
+        (8, [Place(HELD_OLD, NEW), Place(HELD_OLD, NEW)], Beginning("KEPT")),
+        (8, [Place(HELD_OLD, NEW), Place(Link("id", 0, 5))], Beginning("KEPT")),
+        (8, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8)),
+        (8, [Place(replace(HELD_OLD, choice=""), NEW), JOINING], Beginning("JOINS", origin=8)),
+        (None, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
+        (6, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
+        (8, [Place(HELD_OLD, NEW), JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
+        (8, [JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
+        (8, [Place(HELD_OLD, OLD), Place(None, OLD)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (8, [Place(HELD_OLD, NEW), JOINING, Place(None)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+    ],
+)  # fmt: skip
+def test_another_choice_begins_where_all_tables_are(
+    committed: int | None, places: list[Place], expected: Beginning
+) -> None:
+    assert begin("id", committed, places, 2) == expected
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [Place(HELD_OLD, NEW), Place(replace(HELD_OLD, until=5), NEW)],
+        [Place(replace(HELD_OLD, until=5), NEW), JOINING],
+        [Place(HELD_OLD, NEW), Place(replace(HELD_OLD, until=5), left=True)],
+        [Place(HELD_OLD), Place(replace(HELD_OLD, until=5), left=True)],
+        [Place(Link("id", 8, 8, OLD), NEW), Place(Link("id", 4, 4, OLD), NEW)],
+    ],
+)
+def test_another_choice_waits_for_what_the_one_before_divided(places: list[Place]) -> None:
+    """⚑ What a table lacks would be divided anew: a record would be in two tables, or in none."""
+    assert begin("id", 8, places, 2) == Beginning("CHOICE_CHANGED", halt=CommitHalt.CHOICE_CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("mine", "stored", "because"), [("", "", "NEXT"), (NEW, NEW, "NEXT"), (NEW, "", "NEXT"), ("", OLD, "OTHER_CHOICE")]
+)
+def test_a_worker_of_another_choice_is_refused(mine: str, stored: str, because: str) -> None:
+    decided = hand_over(OffsetRange(5, 9), 5, mine, stored)
+
+    assert decided.because == because and decided.refused == (because == "OTHER_CHOICE")
+
+
+@pytest.mark.parametrize(("choice", "taken"), [(NEW, 1), (OLD, 0), ("", 0)])
+def test_units_of_another_choice_are_read_again(choice: str, taken: int) -> None:
+    held = replace(HELD, links={TP: Link("id", 0, 5, NEW)})
+    found = unit(5, 9)
+    plan = plan_commit(TableView("u", frozenset({0})), held, [replace(found, head=replace(found.head, choice=choice))])
+
+    assert len(plan.taken) == taken
+    assert [rule for rule, _ in plan.dropped] == ([] if taken else ["OTHER_CHOICE"])
+
+
+@pytest.mark.parametrize(
+    ("since", "sequence", "until"),
+    [(5, 3, 5), (4, 3, 5), (7, 3, 7), (7, 4, 5)],
+)
+def test_a_stale_commit_does_not_set_a_table_back_below_its_choice(since: int, sequence: int, until: int) -> None:
+    """⚑ It had no files there, so its records were other tables' then; now some may be its own.  After a rollback to
+    before the choice (an older sequence), the records are gone.
+    """
+    share = StoredShare(Sharing(NEW, frozenset({"a", "b"})), since, sequence)
+    own = Snapshot(30, 3, replace(HELD, snapshot_id=None, sequence=0))
+    reading = read_chain(TableView("u", frozenset({0}), (own,), stored=HELD, shared={TP: share}))
+
+    assert reading.chain is not None and reading.chain.links[TP] == Link("id", 0, until, NEW)
+
+
+def test_a_share_of_a_topic_partition_that_the_chain_does_not_know_is_no_link() -> None:
+    share = StoredShare(Sharing(NEW), 0, 0)
+
+    assert read_chain(TableView("u", frozenset({0}), stored=Chain(), shared={TP: share})).chain == Chain()
