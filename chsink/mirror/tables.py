@@ -363,7 +363,9 @@ class MirrorTable:
         self, read: TableRead, updates: tuple[TableUpdate, ...], heads: Mapping[str, int | None] | None = None
     ) -> Committed:
         """Require these heads, by default the one that was read."""
-        table, heads = read.table, heads or {self.keys.branch: read.view.head}
+        table, head = read.table, read.view.head
+        if heads is None:  # pyiceberg takes no requirement of a branch in a table without snapshots
+            heads = {MAIN_BRANCH if head is None else self.keys.branch: head}
         required: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=table.metadata.table_uuid),
             *(AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in heads.items()),  # type: ignore[call-arg] # by name

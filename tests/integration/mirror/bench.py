@@ -71,6 +71,7 @@ class Bench:
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
     control_topic: str = ""
+    branch: str = "main"
     properties: Mapping[str, str] = field(default_factory=dict)
     clock: HandClock = field(default_factory=HandClock)
     pace: CommitPace = field(default_factory=lambda: CommitPace(interval_ms=1000, timeout_ms=500, buffer=100_000))
@@ -114,6 +115,7 @@ bootstrap = "{self.kafka.bootstrap}"
 [mirror]
 enabled = true
 control_topic = "{self.control_topic}"
+branch = "{self.branch}"
 [mirror.catalog]
 name = "lake"
 {properties}
@@ -199,7 +201,7 @@ name = "lake"
 
     def targets(self) -> dict[str, Target]:
         """By the tables' identifiers."""
-        keys = PropertyKeys(self.group, self.control_topic)
+        keys = PropertyKeys(self.group, self.control_topic, self.branch)
         return {
             f"shop.{name}": Target(
                 MirrorTable(self.catalog(), f"shop.{name}", keys),
@@ -276,9 +278,11 @@ name = "lake"
         found = read_all(self.kafka.bootstrap, self.topic)
         return Counter((r.partition, r.offset, json.loads(r.value or b"")["id"]) for r in found)
 
-    def landed(self, name: str = "orders") -> Counter[tuple[int, int, int]]:
-        """The same of every row of a table, read by pyiceberg."""
-        rows = self.catalog().load_table(f"shop.{name}").scan().to_arrow().to_pylist()
+    def landed(self, name: str = "orders", branch: str = "main") -> Counter[tuple[int, int, int]]:
+        """The same of every row of a table's branch, read by pyiceberg."""
+        table = self.catalog().load_table(f"shop.{name}")
+        scan = table.scan().use_ref(branch) if branch in table.metadata.refs else table.scan()
+        rows = scan.to_arrow().to_pylist()
         return Counter((r["_kafka_partition"], r["_kafka_offset"], r["id"]) for r in rows)
 
     def snapshots(self, name: str = "orders") -> int:

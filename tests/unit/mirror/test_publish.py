@@ -71,6 +71,7 @@ def recreate(table: MirrorTable) -> None:
 
 def test_readers_see_what_was_published(table: MirrorTable) -> None:
     """⚑ K-10.  In a new table, the branch is made with the first commit."""
+    assert table.begin(read(table), BEGUN, [TP]).outcome is Outcome.APPLIED
     now = read(table)
     assert table.append(now, files(now, 1), until(BEGUN, 6), uuid4(), None).outcome is Outcome.REFUSED
     appended(table, 6, 1)
