@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,8 +18,12 @@ from pyiceberg.catalog import Catalog
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.config import load
 from chsink.errors import PreflightError
+from chsink.findings import Severity
+from chsink.mirror import checks
 from chsink.mirror.expiry import expired
+from chsink.mirror.opening import open_mirror
 from chsink.mirror.publish import publish
 from chsink.mirror.tables import MirrorTable, MissingBranch, PropertyKeys
 from chsink.ports import Outcome
@@ -267,6 +273,13 @@ def job(folder: Path, branch: str) -> Path:
         encoding="utf-8",
     )
     return file
+
+
+def test_doctor_names_a_missing_branch(table: MirrorTable, tmp_path: Path) -> None:
+    foreign(table, 100)
+    mirror = open_mirror(load(job(tmp_path, "audit")), cast("Any", SimpleNamespace(topics=list)))
+    [finding] = checks._table(mirror, mirror.targets["shop.orders"])
+    assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-200")
 
 
 def test_the_command(begun: MirrorTable, tmp_path: Path) -> None:
