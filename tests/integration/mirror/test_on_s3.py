@@ -1,18 +1,24 @@
-"""Tables on S3, in a SQL catalog: records land once, and ``clean`` lists and removes what is there."""
+"""Tables on S3, in a SQL catalog and in a REST catalog: records land once, and ``clean`` lists and removes what is there."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.errors import UnavailableError
 from chsink.mirror.clean import Cleaner
 from chsink.mirror.failures import in_words
 from chsink.mirror.tables import MirrorTable
 from tests.integration.mirror.bench import Bench
+from tests.support.iceberg_rest import IcebergRest
 from tests.support.s3 import BUCKET, S3Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
@@ -65,3 +71,31 @@ def test_storage_that_does_not_answer(bench: Bench, s3: S3Server) -> None:
     table = MirrorTable(bench.catalog(), "shop.orders", bench.targets()["shop.orders"].table.keys)
     with pytest.raises(UnavailableError, match="CHS-715"), in_words(bench.names):
         table.load()
+
+
+def test_commands_with_a_rest_catalog_and_a_branch(
+    make_bench: Callable[..., Bench], s3: S3Server, tmp_path: Path
+) -> None:
+    """All three together, as an operator meets them; the keys of the storage come from the catalog alone."""
+    with IcebergRest(tmp_path / "rest", s3.of_a_catalog, ["s3"]) as server:
+        storage = {name: s3.properties[name] for name in ("s3.endpoint", "s3.region")}
+        where = {"type": "rest", "uri": server.url, "warehouse": "lake", **storage}
+        bench = make_bench(branch="audit", properties=where)
+        coordinator = bench.coordinator()
+        bench.hand_over(*bench.produce(range(20)))
+        bench.rounds(coordinator, 2)
+        job = ["-c", str(bench.job_file())]
+
+        def said(*command: str) -> Any:
+            done = CliRunner().invoke(app, ["mirror", *command, *job, "--json"])
+            assert done.exit_code == 0, done.output
+            return json.loads(done.stdout)
+
+        [table] = said("status")["tables"]
+        assert (table["problem"], table["lag"], table["pending"]) == ("", 0, 0)
+        assert {event["state"] for event in said("events")["events"]} == {"committed"}
+        assert bench.landed(branch="audit") == bench.sent() and bench.landed() == Counter()
+        [published] = said("publish")["tables"]
+        assert published["after"] == table["snapshot"] and bench.landed() == bench.sent()
+        [cleaned] = said("clean", "--expire-snapshots", "--apply")["tables"]
+        assert cleaned["orphans"] == [] and bench.landed() == bench.sent()
