@@ -172,6 +172,7 @@ class Mirror(Section):
     """Topics and their tables, written as `[[mirror.route]]`."""
 
     _routes: tuple[MirrorRoute, ...] | None = PrivateAttr(default=None)
+    _named: tuple[MirrorRoute, ...] | None = PrivateAttr(default=None)
 
     def with_routes(self, routes: Collection[MirrorRoute]) -> Self:
         """The section with these routes."""
@@ -196,7 +197,9 @@ class Mirror(Section):
     @property
     def routes(self) -> tuple[MirrorRoute, ...]:
         """The routes, one for each topic and table; before Kafka was asked for its topics, those of named topics."""
-        return tuple(self.routing().routes()[0]) if self._routes is None else self._routes
+        if self._named is None:
+            self._named = tuple(self.routing().routes()[0])
+        return self._named if self._routes is None else self._routes
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -202,6 +202,7 @@ class Coordination:
             matched=mirror.config.mirror.matched_topics,
             pool=self._pool,
             under_way=self._under_way,
+            threads=mirror.threads,
         )
         try:
             made.start()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from chsink.mirror.commit_pool import asked
 from chsink.mirror.events import TableReference
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import DamagedProperty, MirrorTable, TableRead
@@ -43,10 +44,12 @@ class Hole:
 
 
 class KnownTables:
-    """``targets`` are keyed by table identifier; halts name ``control_topic``."""
+    """``targets`` are keyed by table identifier; halts name ``control_topic``.  ``threads``: how many tables are read
+    at the same time.
+    """
 
-    def __init__(self, targets: Mapping[str, Target], control_topic: str) -> None:
-        self.targets, self._control_topic = targets, control_topic
+    def __init__(self, targets: Mapping[str, Target], control_topic: str, threads: int = 1) -> None:
+        self.targets, self._control_topic, self._threads = targets, control_topic, threads
         self.links: dict[str, Links] = {}
         self.uuids: dict[str, str] = {}
 
@@ -71,7 +74,11 @@ class KnownTables:
     def reads_of(self, tps: Sequence[TopicPartition]) -> dict[str, tuple[TableRead, Chain]]:
         """The tables that take these topic-partitions, as :meth:`read` gives them."""
         topics = {tp.topic for tp in tps}
-        return {name: self.read(name) for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+        return self.reads([name for name, target in self.targets.items() if not topics.isdisjoint(target.topics)])
+
+    def reads(self, names: Sequence[str]) -> dict[str, tuple[TableRead, Chain]]:
+        """Several tables, as :meth:`read` gives them."""
+        return asked(self.read, names, self._threads)
 
     def left(self, name: str) -> Links:
         """What a table that is no target any more holds; nothing if it is gone."""

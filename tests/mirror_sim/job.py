@@ -121,23 +121,27 @@ def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLan
     """With topics and tables as they are now."""
     ids = {topic: found or "" for topic, found in world.kafka.topic_ids(routes.whole).items()}
     choices = {topic: routes.sharing(topic).choice for topic in routes.maps}
-    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes), world.kafka, choices)
+    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes, routes.all_tables), world.kafka, choices)
     return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world, routes))
 
 
-def _renewed(world: World, routes: Routes, feeds: Feeds) -> Feeds:
+def _renewed(world: World, routes: Routes, feeds: Feeds, tables: Collection[str]) -> Feeds:
     """As :meth:`chsink.mirror.opening.OpenMirror.renewed`, whose tables come from a configuration."""
     try:
-        now = _tables(world, routes)
+        read = _tables(world, routes, tables)
     except (OSError, NoSuchTableError):
         return feeds
-    return with_tables(feeds, now)
+    return with_tables(feeds, read)
 
 
-def _tables(world: World, routes: Routes) -> dict[str, tuple[TableWork, ...]]:
-    works = {name: _work(world, name) for name in routes.all_tables}
+def _tables(world: World, routes: Routes, tables: Collection[str]) -> dict[str, tuple[TableWork, ...]]:
+    works = {name: _work(world, name) for name in sorted(tables)}
     return {
-        topic: tuple(replace(works[name], choice=routes.choices(topic).get(name)) for name in routes.tables(topic))
+        topic: tuple(
+            replace(works[name], choice=routes.choices(topic).get(name))
+            for name in routes.tables(topic)
+            if name in works
+        )
         for topic in routes.whole
     }
 
