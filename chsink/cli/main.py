@@ -16,6 +16,7 @@ from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.mirror import mirror
+from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_recover import recover
@@ -94,6 +95,7 @@ app.command()(status)
 app.command()(ui)
 app.command()(verify)
 app.command()(jars)
+mirror.command()(backfill)
 mirror.command()(clean)
 mirror.command()(events)
 mirror.command()(recover)

@@ -164,6 +164,9 @@ class Mirror(Section):
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
     """What a new table has besides its columns. Default: Iceberg's defaults."""
+    added_tables: Literal["halt", "now"] = "halt"
+    """Where a table begins that is new for topics that the mirror has read. `halt`: a person
+    [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records."""
     evolution: Literal["off", "add_columns"] = "off"
     """What to do with a field that has no column or does not fit its column. `off` ignores a field without a column; a
     field that does not fit is a bad value. `add_columns` first

@@ -15,7 +15,7 @@ Where topic-partitions start: :mod:`beginnings`.  What one table takes: :mod:`ta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from time import monotonic
 import structlog
 
 from chsink import failpoints
-from chsink.errors import ChsinkError, HaltError
+from chsink.errors import ChsinkError, HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
@@ -50,7 +50,7 @@ from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.chain import Links
-from chsink.statemachine.commit.plan import holes
+from chsink.statemachine.commit.plan import backfills, holes
 from chsink.statemachine.commit.rounds import CommitPace, Due, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Position
@@ -76,7 +76,7 @@ class _Round:
 
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
-    producers in parallel.  For ``at_latest`` and ``matched``, see :class:`chsink.mirror.beginnings.Beginnings`.
+    producers in parallel.  For ``at_latest``, ``matched`` and ``added_now``, see :class:`Beginnings`.
     ``under_way``: the topic-partitions that workers of this driver hand over now.  ``commits`` counts snapshots;
     ``threads``: how many tables are committed at the same time.
     """
@@ -93,6 +93,7 @@ class Coordinator:
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
         matched: Collection[str] = (),
+        added_now: bool = False,
         pool: Callable[[], Executor] = at_once,
         under_way: Callable[[], Collection[TopicPartition]] = tuple,
         threads: int = 1,
@@ -105,7 +106,14 @@ class Coordinator:
         self._commits: CommitPool[tuple[uuid.UUID, int | None, int | None]] = CommitPool(threads)
         self.table_commits = TableCommits(self.tables, self.buffer, source, log)
         self._beginnings = Beginnings(
-            names, self.tables, source, at_latest=at_latest, matched=matched, pool=pool, under_way=under_way
+            names,
+            self.tables,
+            source,
+            at_latest=at_latest,
+            matched=matched,
+            added_now=added_now,
+            pool=pool,
+            under_way=under_way,
         )
         self._open: _Round | None = None
         self._held_up: dict[int, tuple[int, int]] = {}
@@ -432,6 +440,7 @@ class Coordinator:
             return
         settled = [name for name in self.targets if name not in self._commits.since]
         found = [hole for name in settled for hole in self._holes_of(name, opened)]
+        found += self._backfills(settled)
         halted: list[ChsinkError] = []
         until, left = self.clock.now_ms() + REREAD_MS, False
         for hole in found:
@@ -439,15 +448,30 @@ class Coordinator:
                 left = True
                 break
             piece = OffsetRange(hole.range.start, min(hole.range.end, hole.range.start + REREAD_OFFSETS))
-            left = left or piece != hole.range
-            self.log.warning("reading a range again", table=hole.table, tp=str(hole.tp), range=str(piece))
+            left = left or piece != hole.range or hole.earlier
+            what = "filling a table with earlier records" if hole.earlier else "reading a range again"
+            self.log.warning(what, table=hole.table, tp=str(hole.tp), range=str(piece))
             try:
                 self.reread(replace(hole, range=piece))
             except HaltError as halt:
-                halted.append(halt)
+                if not (hole.earlier and halt.name == halts.MIRROR_RECORDS_GONE.name):  # the next piece begins later
+                    halted.append(halt)
         raise_all(halted)
         if left:  # the next round begins at once
             self._last_ms -= self.pace.interval_ms
+
+    def _backfills(self, names: Sequence[str]) -> list[Hole]:
+        """The next earlier ranges that tables are to be filled with, as far as Kafka still holds them."""
+        asked = {name: floors for name in names if (floors := self.tables.floors.get(name))}
+        if not asked:
+            return []
+        tps = sorted({tp for floors in asked.values() for tp in floors if tp in self._beginnings.found})
+        starts, found = self.source.log_starts(tps), list[Hole]()
+        for name, floors in asked.items():
+            held = {tp: max(floor, starts[tp]) for tp, floor in floors.items() if tp in starts}
+            ranges = backfills(self.tables.links[name], self.table_commits.units(name), held, REREAD_OFFSETS)
+            found += [Hole(name, tp, piece, self.tables.uuids[name], earlier=True) for tp, piece in ranges.items()]
+        return found
 
     def _holes_of(self, name: str, opened: _Round) -> list[Hole]:
         """The holes of one table."""

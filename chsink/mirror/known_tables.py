@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -35,12 +35,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Hole:
-    """A range to read again for one table, whose files must be written for the table with this uuid."""
+    """A range to read again for one table, whose files must be written for the table with this uuid.  ``earlier``: its
+    records came before the table, and a person asked for them.
+    """
 
     table: str
     tp: TopicPartition
     range: OffsetRange
     uuid: str
+    earlier: bool = False
 
 
 class KnownTables:
@@ -52,6 +55,7 @@ class KnownTables:
         self.targets, self._control_topic, self._threads = targets, control_topic, threads
         self.links: dict[str, Links] = {}
         self.uuids: dict[str, str] = {}
+        self.floors: dict[str, Mapping[TopicPartition, int]] = {}
 
     def read(self, name: str) -> tuple[TableRead, Chain]:
         """The table and its chain, an empty chain if it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
@@ -68,7 +72,7 @@ class KnownTables:
             stored = read.view.stored
             raise self.halted(name, reading.halt, f"snapshot {stored and stored.snapshot_id}")
         chain = reading.chain or Chain()
-        self.links[name] = chain.links
+        self.links[name], self.floors[name] = chain.links, read.view.floors
         return read, chain
 
     def reads_of(self, tps: Sequence[TopicPartition]) -> dict[str, tuple[TableRead, Chain]]:
@@ -79,6 +83,10 @@ class KnownTables:
     def reads(self, names: Sequence[str]) -> dict[str, tuple[TableRead, Chain]]:
         """Several tables, as :meth:`read` gives them."""
         return asked(self.read, names, self._threads)
+
+    def each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
+        """Do something with each of these tables."""
+        asked(work, names, self._threads)
 
     def left(self, name: str) -> Links:
         """What a table that is no target any more holds; nothing if it is gone."""

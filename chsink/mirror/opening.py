@@ -137,12 +137,14 @@ class OpenMirror:
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
 
-    def has_read(self, topics: Collection[str]) -> bool:
-        """Whether the group has an offset of one of these topics: then a table of theirs that is missing was dropped,
-        or its route is new.  Raises ``Unanswered``.
+    def begins(self, topics: Collection[str]) -> bool:
+        """Whether a missing table of these topics may be created.  If the group has an offset of one of them, the table
+        was dropped, or its route is new: then only if new tables begin ``now``.  Raises ``Unanswered``.
         """
+        if self.config.mirror.added_tables == "now":
+            return True
         with closing(self.names.offsets()) as group:
-            return any(at is not None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
+            return all(at is None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
 
     def adapt(self, altered: AlteredError) -> bool:
         """Change the tables as tasks reported it.  Whether they reported any column.  Raises ChsinkError."""

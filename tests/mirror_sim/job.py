@@ -36,7 +36,6 @@ KEYS = PropertyKeys(GROUP, CONTROL)
 CONFIG = SimpleNamespace(
     kafka=SimpleNamespace(starting_offsets="earliest"),
     sink=SimpleNamespace(name=GROUP),
-    mirror=SimpleNamespace(matched_topics=()),
 )
 """What of the job file is asked for here."""
 
@@ -110,7 +109,9 @@ def _coordination(
         for name in routes.all_tables
     }
     names = names_of(world.broker)
-    mirror = OpenMirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
+    added = SimpleNamespace(matched_topics=(), added_tables="now" if world.added_now else "halt")
+    config = SimpleNamespace(**vars(CONFIG), mirror=added)
+    mirror = OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
     pool = partial(OneActor, world.hub)
     made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
     vars(made)["_wake"] = _Wake(world.hub)
