@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from chsink.config.options import CatalogProperties
-from chsink.config.routes import Routing, TableBy, TopicsSection
+from chsink.config.routes import Routing, TableBy, TopicsSection, ValuePattern
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, reveal
 from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
@@ -78,7 +78,8 @@ IcebergTemplate = Annotated[str, AfterValidator(_check_template)]
 class IcebergTableBy(TableBy):
     """Each record names its Iceberg table."""
 
-    tables: dict[Text, IcebergTemplate] = Field(min_length=1)
+    tables: dict[Text, IcebergTemplate] = Field(default_factory=dict)
+    patterns: dict[ValuePattern, IcebergTemplate] = Field(default_factory=dict)
 
 
 class MirrorRouteSection(TopicsSection):

@@ -69,6 +69,7 @@ class MirrorLander:
         self.under_way: frozenset[TopicPartition] = frozenset()
         """The topic-partitions of the present batch: workers may have read records that Kafka deletes meanwhile."""
         self._reads: ExactReads[Share] | None = None
+        self._began: dict[TopicPartition, int] = {}
 
     def landing(self) -> Landing[Share]:
         """The lander and its tasks."""
@@ -108,7 +109,7 @@ class MirrorLander:
     def _process(
         self, batch: PlannedBatch, planned: Mapping[TopicPartition, OffsetRange], runner: BatchTasks[Share]
     ) -> None:
-        group = self._settled(planned)
+        group = self._began = self._settled(planned)
         earlier, now = [], []
         for tp, at in planned.items():
             ranges = hand_over(at, group[tp]).ranges
@@ -122,12 +123,12 @@ class MirrorLander:
             self._confirmed(now, runner.from_batch(batch, now))
 
     def _check_set_back(self, planned: Mapping[TopicPartition, OffsetRange], halted: HaltError) -> None:
-        """UnavailableError CHS-712 if the group of a planned topic-partition is below what a table holds."""
+        """UnavailableError CHS-712 if the group of a planned topic-partition is below what a table holds, or was."""
         if self._beside is None:
             return
         for tp, at in self.handed_over(planned).items():
             held = self._beside.held_until(tp)
-            if held is None or (at or 0) < held:
+            if held is None or min(at or 0, self._began.get(tp, held)) < held:
                 reason = f"the group {self.feeds.names.group} was set back to {at}, below what the tables hold"
                 raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=planned[tp], reason=reason) from halted
 
