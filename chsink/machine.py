@@ -135,7 +135,7 @@ def _host_name() -> Finding:
     """Spark asks for the address of this machine's name when it starts."""
     name = socket.gethostname()
     try:
-        address = os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(name)
+        address = os.environ.get("SPARK_LOCAL_IP") or socket.getaddrinfo(name, None)[0][4][0]
     except OSError as error:
         return found(Severity.ERROR, local.HOST_NAME_UNKNOWN, name=name, reason=error.strerror or error)
     return passed(local.HOST_NAME_UNKNOWN, name=name, address=address)

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from chsink.jvm.jars import SPARK_KAFKA, pins
 from tests.support.quick_start import follow
+from tests.support.walkthrough import Shell
 
 ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"
@@ -121,11 +122,9 @@ def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> None
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "VIRTUAL_ENV"))}
     clean["PATH"] = f"{interpreter.parent}:{clean['PATH']}"
 
-    def shell(line: str) -> str:
-        return run("bash", "-c", line, cwd=work, env=clean)
-
+    shell = Shell(work, clean)
     try:
-        follow(shell)
+        follow(shell, work)
     finally:
         shell("chsink dev down --delete")
 

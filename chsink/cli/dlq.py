@@ -20,7 +20,7 @@ from chsink.cli.output import (
     progress,
 )
 from chsink.config import Config
-from chsink.errors import job_file, services
+from chsink.errors import job_file
 
 if TYPE_CHECKING:
     from chsink.dlq.kept import KeptLetters
@@ -199,6 +199,7 @@ def _of_topic(config: Config) -> Iterator[KeptLetters]:
 
     from chsink.dlq.kept import kept_in_topic
     from chsink.dlq.place import LettersTopic
+    from chsink.kafka.refusals import unanswered
 
     kafka, topic = config.kafka, config.dead_letters.topic
     assert topic is not None
@@ -206,7 +207,7 @@ def _of_topic(config: Config) -> Iterator[KeptLetters]:
         place = LettersTopic(kafka.client_options(), topic, config.sink.name, kafka.timeout_s)
         yield from kept_in_topic(place, _reading())
     except KafkaException as error:
-        raise services.KAFKA_UNAVAILABLE(bootstrap=kafka.bootstrap, reason=error.args[0].str()) from error
+        raise unanswered(error, kafka.bootstrap) from error
 
 
 def _reading() -> Heard:

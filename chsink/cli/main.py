@@ -15,9 +15,11 @@ from chsink.cli.dlq import dlq
 from chsink.cli.doctor import doctor
 from chsink.cli.init import init
 from chsink.cli.jars import jars
+from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
 from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
+from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_recover import recover
 from chsink.cli.mirror_takeover import takeover
@@ -97,6 +99,7 @@ app.command()(verify)
 app.command()(jars)
 mirror.command()(backfill)
 mirror.command()(clean)
+mirror.command()(commit)
 mirror.command()(events)
 mirror.command()(recover)
 mirror.command()(takeover)
@@ -104,6 +107,7 @@ app.add_typer(mirror)
 app.add_typer(state)
 app.add_typer(dlq)
 app.add_typer(sql)
+app.add_typer(kafka)
 app.add_typer(dev)
 
 if __name__ == "__main__":

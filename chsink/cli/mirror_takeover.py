@@ -15,7 +15,7 @@ from chsink.config import Config
 if TYPE_CHECKING:
     from chsink.mirror.takeover import Takeover
 
-TABLES = ("table", "commit", "valid_through", "files", "rows")
+TABLES = ("table", "commit", "valid_through", "files", "rows", "lost_files")
 PARTITIONS = ("topic", "partition", "continues_at")
 
 
@@ -55,6 +55,7 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     \b
     commit, valid_through   of the connector's newest snapshot
     files, rows             what waits for a commit, and is committed now
+    lost_files              files that the connector wrote and never committed, and that somebody deleted
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)

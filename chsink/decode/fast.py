@@ -78,7 +78,8 @@ class FastPlan:
         self._decimals = any("decimal" in str(schema) for schema in schemas)
         self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
         self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
-        self._alike = alike(self._trees.schemas()[0], _fullest(samples)) if len(schemas) == 1 and samples else None
+        simple = len(schemas) == 1 and _few_escapes(samples)
+        self._alike = alike(self._trees.schemas()[0], _fullest(samples)) if simple else None
 
     def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
@@ -232,6 +233,11 @@ class FastPlan:
         if form is not None and form.grouped:
             return form.column(field, columns)
         return converted(field.codec, self._readers[field.name], columns[field.name])
+
+
+def _few_escapes(samples: Sequence[Pairs]) -> bool:
+    """Whether most of the samples have none: the parser is faster with texts that have."""
+    return 2 * sum("\\" in (sample.raw or "") for sample in samples) < len(samples)
 
 
 def _fullest(samples: Sequence[Pairs]) -> str:

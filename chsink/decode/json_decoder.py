@@ -9,6 +9,7 @@ outcome of a record depends on that record alone.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -31,9 +32,10 @@ from chsink.ports import BadValue, Decoded
 
 CUT_ROWS: Final = 1024
 LEAF_ROWS: Final = 32
-SAMPLE_ROWS: Final = 64
+SKELETON_ROWS: Final = 64
 SAMPLE_BYTES: Final = 1 << 20
 
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _AT_ROW: Final = re.compile(r"in row (\d+)$")
 
 
@@ -72,9 +74,8 @@ class FieldDecoder:
         return run.finish(self.schema)
 
     def _sample(self, values: pa.Array, lengths: npt.NDArray[Any]) -> list[Pairs]:
-        """A sample of the records that fit, spread evenly."""
-        step = max(1, len(values) // SAMPLE_ROWS)
-        sampled = np.arange(0, len(values), step)
+        """A sample of the records that fit, spread evenly, but not at even distances: records may take turns."""
+        sampled = np.unique((np.arange(SKELETON_ROWS) * _GOLDEN % 1 * len(values)).astype(np.intp))[: len(values)]
         sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]

@@ -12,7 +12,7 @@ and each value belongs to the name before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from chsink.decode.field_paths import Path
 
 LONGEST: Final = 240
 """The most bytes before a value."""
-_TOKEN: Final = re.compile(r'"[^"\\]*"|[-+.0-9a-zA-Z]+|[{}\[\]:,]| +')
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.0-9a-zA-Z]+|[{}\[\]:,]| +')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,67 +50,96 @@ class Skeleton:
 def skeleton_of(record: str, kinds: Mapping[Path, pa.DataType]) -> Skeleton | None:
     """The skeleton of a record that fits, whose values of these kinds are read; None if it is not simple enough.
 
-    It must have no arrays, no empty objects, no escapes, and no white space but blanks.
+    It must have no arrays, no empty objects, no escapes in names, and no white space but blanks.
     """
-    writing = _Writing()
+    try:
+        writing = _Writing(_tokens(record))
+        writing.value(())
+        return _skeleton(writing, kinds)
+    except _NotSimpleError:
+        return None
+
+
+def leaves(path: Path, fields: Iterable[pa.Field]) -> Iterator[tuple[Path, pa.DataType]]:
+    """The path and type of each value that is not an object."""
+    for field in fields:
+        here = (*path, field.name)
+        if pa.types.is_struct(field.type) and field.type.num_fields:
+            yield from leaves(here, field.type)
+        else:
+            yield here, field.type
+
+
+class _NotSimpleError(Exception):
+    """The record has no skeleton."""
+
+
+def _tokens(record: str) -> Iterator[str]:
     end = 0
     for token in _TOKEN.finditer(record):
-        if token.start() != end or not writing.take(token[0]):
-            return None
+        if token.start() != end:
+            raise _NotSimpleError
         end = token.end()
-    befores, paths = writing.befores, writing.paths
-    objects = {path[:depth] for path in paths for depth in range(1, len(path))}
-    parents = {path[:depth] for path in kinds for depth in range(1, len(path))}
-    if (
-        end < len(record)
-        or not paths
-        or len(set(paths)) < len(paths)
-        or objects & {*paths, *kinds}
-        or parents & {*paths}
-    ):
-        return None
-    if max(len(before.encode()) for before in befores) > LONGEST:
-        return None
-    slots: list[Slot] = []
-    gap = 0
-    for before, path in zip(reversed(befores), reversed(paths), strict=True):
-        own = before.encode().index(b'"')
-        optional = before.startswith(",") and not set(before) & set("{}") and gap in (0, own)
-        slots.insert(0, Slot(before.encode(), path, kinds.get(path), optional, gap))
-        gap = own
-    return Skeleton(tuple(slots), writing.before.encode())
+        yield token[0]
+    if end < len(record):
+        raise _NotSimpleError
 
 
 class _Writing:
-    """A record's values so far: the text before each, and its path; and the text ``before`` the next."""
+    """Reads the text of a valid record: the text before each value, its path, and the ``text`` since the last one."""
 
-    def __init__(self) -> None:
-        self.befores: list[str] = []
-        self.paths: list[Path] = []
-        self.before = ""
-        self._path: list[str] = []
-        self._named = False  # whether the next value's name was read
-        self._empty = False  # whether the object has no member yet
+    def __init__(self, tokens: Iterator[str]) -> None:
+        self.values: list[tuple[str, Path]] = []
+        self.text = ""
+        self._tokens = tokens
 
-    def take(self, token: str) -> bool:
-        """Take the next token.  Returns False if it is not simple enough."""
-        if token[0] in "{}:, ":
-            self.before += token
-            return self._mark(token)
-        if self._named:
-            self.befores.append(self.before)
-            self.paths.append(tuple(self._path))
-            self.before, self._named = "", False
-            return token[0] not in "[]"
-        self.before += token
-        self._path[-1], self._named, self._empty = token[1:-1], True, False
-        return token[0] == '"'
+    def value(self, path: Path) -> None:
+        """Read a value."""
+        piece = self._take()
+        if piece == "{":
+            self._object(path)
+        elif piece == "[":
+            raise _NotSimpleError
+        else:
+            self.values.append((self.text, path))
+            self.text = ""
 
-    def _mark(self, mark: str) -> bool:
-        if mark == "{":
-            self._path.append("")
-            self._named, self._empty = False, True
-        elif mark == "}":
-            self._path.pop()
-            return not self._empty
-        return True
+    def _take(self) -> str:
+        """The next token that is not blank; blanks go to the text."""
+        piece = next(self._tokens, "")
+        while piece[:1] == " ":
+            self.text += piece
+            piece = next(self._tokens, "")
+        return piece
+
+    def _object(self, path: Path) -> None:
+        mark = "{"
+        while mark != "}":
+            self.text += mark
+            name = self._take()
+            if name == "}" or "\\" in name:
+                raise _NotSimpleError
+            self.text += name
+            self.text += self._take()
+            self.value((*path, name[1:-1]))
+            mark = self._take()
+        self.text += mark
+
+
+def _skeleton(writing: _Writing, kinds: Mapping[Path, pa.DataType]) -> Skeleton:
+    paths = [path for _, path in writing.values]
+    objects = {path[:depth] for path in paths for depth in range(1, len(path))}
+    parents = {path[:depth] for path in kinds for depth in range(1, len(path))}
+    if len(set(paths)) < len(paths) or objects & {*paths, *kinds} or parents & {*paths}:
+        raise _NotSimpleError
+    slots: list[Slot] = []
+    gap = 0
+    for text, path in reversed(writing.values):
+        before = text.encode()
+        if len(before) > LONGEST:
+            raise _NotSimpleError
+        own = before.index(b'"')
+        optional = before.startswith(b",") and not set(before) & set(b"{}") and gap in (0, own)
+        slots.insert(0, Slot(before, path, kinds.get(path), optional, gap))
+        gap = own
+    return Skeleton(tuple(slots), writing.text.encode())

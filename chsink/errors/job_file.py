@@ -417,6 +417,12 @@ _MECHANISM = (
     "use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; "
     "or choose another login for chsink's own client with `sasl.mechanism` in [kafka.client_options]"
 )
+NO_KAFKA_USER = config(
+    "CHS-109",
+    "the job file does not say as whom Kafka's brokers know this job",
+    "name the user with --principal, for example --principal User:CN=lander (a client certificate's subject, unless "
+    "ssl.principal.mapping.rules of the brokers shorten it); or set sasl.jaas.config in [kafka.options]",
+)
 NO_MECHANISM = config(
     "CHS-109",
     "it is missing, and chsink's own Kafka client does not support Java's default, GSSAPI",

@@ -827,6 +827,12 @@ VERIFY_INCOMPLETE = preflight(
     "which is not possible: {reason}",
     "verify the other topics with --topic; a new table with these columns can always be verified",
 )
+NO_RECORD_TO_GUESS_FROM = preflight(
+    "CHS-296",
+    "Kafka holds no record of topic {topic} now, so the format of its records cannot be guessed",
+    "produce records, then run the command again; if there were some, Kafka has deleted them: see retention.ms of the "
+    "topic, which counts from the timestamps of the records",
+)
 NOTHING_TO_GUESS_FROM = preflight(
     "CHS-296",
     "no sampled record of topic {topic} has a value, so the format of its records cannot be guessed",

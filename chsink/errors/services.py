@@ -176,6 +176,12 @@ MIRROR_COMMITS_FAIL = unavailable(
     "check the catalog, its storage and the right to write the table, then start again; the "
     "files are kept and land once",
 )
+MIRROR_NO_ANSWER = unavailable(
+    "CHS-720",
+    "the mirror did not commit within {seconds} seconds: {began}",
+    "start the mirror if it does not run: it commits what was handed over by itself; if it runs, its log names the "
+    "table whose commits fail",
+)
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",
     "the Schema Registry at {urls} does not answer: {reason}",

@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,6 +22,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from chsink.config import Config
 from chsink.errors import services
 from chsink.kafka.records import record_batch
+from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 PART_RECORDS: Final = 50_000
@@ -67,7 +67,9 @@ class _Taken:
 
 
 class ExactReader:
-    """Reads ranges with the job's options and isolation level.  ``log_start`` says where a partition's log starts now.
+    """Reads ranges with the job's options and isolation level, under the name of a group that it does not join.
+
+    ``log_start`` says where a partition's log starts now.
 
     Each wait for a record is bounded by ``timeout_s``.
     """
@@ -75,6 +77,7 @@ class ExactReader:
     def __init__(
         self,
         options: Mapping[str, str],
+        group: str,
         isolation_level: str,
         timeout_s: float,
         log_start: Callable[[TopicPartition], int],
@@ -82,7 +85,7 @@ class ExactReader:
         self._timeout_s = timeout_s
         self._log_start = log_start
         own = {
-            "group.id": f"chsink-verify-{uuid.uuid4().hex[:8]}",
+            "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -119,21 +122,19 @@ class ExactReader:
             idle_s = 0.0 if messages else idle_s + POLL_S
             passed = self._position(tp, at) if not messages else at
             for message in messages:
-                offset = _offset(message)
                 error = message.error()
-                if error is None and offset < offsets.end:
-                    taken.add(message)
-                    passed = offset + 1
-                elif error is None:
-                    passed = offsets.end
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    yield from _last(at, max(passed, min(offset, offsets.end)), offsets.end, taken)
-                    return
-                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
                     yield from _part(at, passed, taken)
                     return
-                else:
-                    raise services.KAFKA_UNREADABLE(tp=tp, reason=error.str())
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise unreadable(error, tp)
+                offset = _offset(message)
+                if error is not None:
+                    yield from _last(at, max(passed, min(offset, offsets.end)), offsets.end, taken)
+                    return
+                if offset < offsets.end:
+                    taken.add(message)
+                passed = min(offset + 1, offsets.end)
                 if passed >= offsets.end:
                     break
             if taken.full or passed >= offsets.end:
@@ -150,7 +151,8 @@ class ExactReader:
 def open_exact_reader(config: Config, log_start: Callable[[TopicPartition], int]) -> ExactReader:
     """A reader for a job's topics."""
     kafka = config.kafka
-    return ExactReader(kafka.client_options(), kafka.isolation_level, kafka.timeout_s, log_start)
+    group = f"chsink-{config.sink.name}/verify"
+    return ExactReader(kafka.client_options(), group, kafka.isolation_level, kafka.timeout_s, log_start)
 
 
 def _part(start: int, end: int, taken: _Taken) -> Iterator[Part]:

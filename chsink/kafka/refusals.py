@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from chsink.errors import ChsinkError, preflight, services, without_values
+from chsink.statemachine.ranges import TopicPartition
 
 _CONNECTION: Final = (
     (
@@ -43,6 +44,17 @@ def forbidden(error: KafkaError, what: str) -> ChsinkError | None:
     """The error for a right that is missing; None for others.  ``what`` was asked about, "" if that is not known."""
     kind = _FORBIDDEN.get(error.code())
     return None if kind is None else preflight.KAFKA_RIGHT_MISSING(what=what or kind, reason=error.str())
+
+
+def unanswered(error: KafkaException, bootstrap: str) -> ChsinkError:
+    """The error for a request that failed."""
+    said: KafkaError = error.args[0]
+    return forbidden(said, "") or services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=said.str())
+
+
+def unreadable(error: KafkaError, tp: TopicPartition) -> ChsinkError:
+    """The error for a topic-partition that a consumer cannot read."""
+    return forbidden(error, "") or services.KAFKA_UNREADABLE(tp=tp, reason=error.str())
 
 
 def unusable(error: KafkaError) -> ChsinkError:

@@ -16,18 +16,21 @@ from confluent_kafka import TopicPartition as ClientPartition
 from chsink.config import Config
 from chsink.errors import services
 from chsink.kafka.records import record_batch
+from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 RECORDS_PER_BATCH: Final = 5_000
 
 
 class Sampler:
-    """Reads samples with the job's options and isolation level.  Each wait for a record is bounded by ``timeout_s``."""
+    """Reads samples with the job's options and isolation level, under the name of a group that it does not join.  Each
+    wait for a record is bounded by ``timeout_s``.
+    """
 
-    def __init__(self, options: Mapping[str, str], isolation_level: str, timeout_s: float) -> None:
+    def __init__(self, options: Mapping[str, str], group: str, isolation_level: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         own = {
-            "group.id": "chsink-sample",
+            "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -78,10 +81,11 @@ class Sampler:
             return message
         if error.code() == KafkaError._PARTITION_EOF:
             return None
-        raise services.KAFKA_UNREADABLE(tp=tp, reason=error.str())
+        raise unreadable(error, tp)
 
 
 def open_sampler(config: Config) -> Sampler:
     """A sampler for a job."""
     kafka = config.kafka
-    return Sampler(kafka.client_options(), kafka.isolation_level, kafka.timeout_s)
+    group = f"chsink-{config.sink.name}/sample"
+    return Sampler(kafka.client_options(), group, kafka.isolation_level, kafka.timeout_s)

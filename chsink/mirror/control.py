@@ -86,6 +86,11 @@ class Names:
         """The transactional id of the coordinator."""
         return f"{self.group}/coordinator"
 
+    @property
+    def asking_id(self) -> str:
+        """The transactional id of those who ask the coordinator to commit."""
+        return f"{self.group}/asking"
+
     def sender(self, transactional_id: str, group: str) -> EventSender:
         """Open a producer of the id, whose transactions move offsets of ``group``.
 

@@ -33,6 +33,7 @@ from chsink.mirror.buffer import Buffer
 from chsink.mirror.commit_pool import CommitPool
 from chsink.mirror.control import ControlUnanswered, Names, at_once
 from chsink.mirror.events import (
+    NOW,
     CommitComplete,
     CommitToTable,
     DamagedEvent,
@@ -116,6 +117,7 @@ class Coordinator:
             under_way=under_way,
         )
         self._open: _Round | None = None
+        self._asked = False
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
         self._closing = ExitStack()
@@ -267,7 +269,8 @@ class Coordinator:
         if self._open is not None:
             self._open.began_ms = min(self._open.began_ms, now)
         age = None if self._open is None else now - self._open.began_ms
-        rule, what = due(RoundView(self.pace, now - self._last_ms, age, self._complete(), self.buffer.files))
+        since = self.pace.interval_ms if self._asked else now - self._last_ms
+        rule, what = due(RoundView(self.pace, since, age, self._complete(), self.buffer.files))
         if what is Due.START:
             self._start_round(now)
         elif what is not Due.WAIT:
@@ -306,6 +309,8 @@ class Coordinator:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
                     for a in complete.answers:
                         self._open.answers[TopicPartition(a.topic, a.partition)] = Reached(a.offset, None)
+            case StartCommit(commit_id) if commit_id == NOW:
+                self._asked = True  # an open round began before
             case _:
                 pass
 
@@ -332,6 +337,7 @@ class Coordinator:
 
     def _start_round(self, now: int) -> None:
         """Open a round, and answer it for all topic-partitions: their tasks may have ended."""
+        self._asked = False
         self.take_up()
         self._check_ends()
         commit_id = uuid.uuid4()

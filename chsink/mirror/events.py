@@ -20,6 +20,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.types import Schema as AvroSchema
 from pyiceberg.types import StructType
 
+from chsink.mirror.avro_names import with_full_names
 from chsink.mirror.schemas import (
     COMMIT_COMPLETE,
     COMMIT_TO_TABLE,
@@ -87,6 +88,10 @@ class UnitTag:
     def wrote(self, location: str) -> bool:
         """Whether a file was written for this unit."""
         return str(self.file_id) in location.rpartition("/")[2]
+
+
+NOW = UUID(int=1)
+"""The commit id of a StartCommit that begins no round: it asks the coordinator to begin one at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,20 +288,20 @@ def decode(message: bytes) -> Event | None:
         read = _read(found["type"], found["payload"])
         if read is None:
             return None
-        return Event(UUID(bytes=found["id"]), found["timestamp"], found["group_id"], read)
+        return Event(_uuid(found["id"]), found["timestamp"], found["group_id"], read)
     except Exception as error:  # damaged bytes can make fastavro raise anything
         raise DamagedEvent(f"{type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: bytes) -> AvroSchema:
-    return parse_schema(json.loads(text))
+    return parse_schema(with_full_names(json.loads(text)))
 
 
 def _read(kind: int, found: Fields) -> Payload | None:
     if kind not in KINDS:
         return None
-    commit_id = UUID(bytes=found["commit_id"])
+    commit_id = _uuid(found["commit_id"])
     match kind:
         case 0:
             return StartCommit(commit_id)
@@ -311,6 +316,10 @@ def _read(kind: int, found: Fields) -> Payload | None:
             return CommitToTable(commit_id, _read_reference(found), *times)
         case _:
             return CommitComplete(commit_id, found.get("valid_through_ts"))
+
+
+def _uuid(found: UUID | bytes) -> UUID:
+    return found if isinstance(found, UUID) else UUID(bytes=found)
 
 
 def _read_reference(found: Fields) -> TableReference:

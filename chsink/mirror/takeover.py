@@ -36,7 +36,9 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 @dataclass(frozen=True)
 class TableLeft:
-    """A table of the sink: what its snapshots say, the files that wait for it, and its first chain."""
+    """A table of the sink: what its snapshots say, the files that wait for it, and its first chain.  ``lost``: files
+    that the sink passed over and that do not exist any more.
+    """
 
     table: str
     target: Target = field(compare=False)
@@ -45,6 +47,7 @@ class TableLeft:
     mark: Mark | None
     waiting: tuple[str, ...]
     files: tuple[DataFile, ...] = field(compare=False)
+    lost: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """For a person or a program."""
@@ -54,6 +57,7 @@ class TableLeft:
             "valid_through": self.mark.valid_through if self.mark else "",
             "files": len(self.files),
             "rows": sum(file.record_count for file in self.files),
+            "lost_files": self.lost,
         }
 
 
@@ -177,20 +181,27 @@ class _Look:
         """What the sink left of a table.  Raises ChsinkError."""
         reference = (*target.reference.namespace, target.reference.name)
         stored = self._bounds(mark, name)
-        there = referred(read.table.metadata, read.table.io).files
-        entries = {}
+        metadata = read.table.metadata
+        there = referred(metadata, read.table.io).files
+        # each snapshot takes the next sequence number, from format version 2 on
+        whole = len(metadata.snapshots) == getattr(metadata, "last_sequence_number", -1)
+        entries, behind = {}, set()
         for at, entry in files_of(self.left.reports, reference):
             location = entry["file_path"]
             passed = 0 if stored is None else self.left.passed.get(at.partition, 0)
             known = (stored or {}).get(at.partition, 0)
-            if waits(ReportedFile(at.offset, known, passed, name_of(location) in there)):
+            if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
                 entries[location] = entry  # a location counts once
+                if at.offset < max(known, passed):
+                    behind.add(location)
+        gone = target.table.missing(read, [*entries])
+        if waiting := sorted(gone - behind):
+            raise halts.MIRROR_CONNECTOR_FILE(table=name, file=waiting[0], reason="it does not exist any more")
+        entries = {location: entry for location, entry in entries.items() if location not in gone}
         files = tuple(self._file(name, read, entry) for entry in entries.values())
-        if gone := sorted(target.table.missing(read, [*entries])):
-            raise halts.MIRROR_CONNECTOR_FILE(table=name, file=gone[0], reason="it does not exist any more")
         mine = {tp: link for tp, link in self.links.items() if tp.topic in target.topics}
         links = {**mine, **chain.links}
-        return TableLeft(name, target, read, replace(chain, links=links), mark, tuple(entries), files)
+        return TableLeft(name, target, read, replace(chain, links=links), mark, tuple(entries), files, len(gone))
 
     def _bounds(self, mark: Mark | None, name: str) -> Mapping[int, int] | None:
         """The next events by the table's snapshots; None where the control topic was created again since: then neither
@@ -210,7 +221,7 @@ class _Look:
 
     def _file(self, name: str, read: TableRead, entry: Mapping[str, object]) -> DataFile:
         location, specs = entry["file_path"], read.view.specs
-        if entry["content"] != 0:
+        if entry["content"]:
             raise halts.MIRROR_CONNECTOR_FILE(table=name, file=location, reason="it holds deletes")
         spec = entry.get("spec_id")
         if spec is None and len(specs) == 1:

@@ -6,6 +6,7 @@ that fenced it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import sleep
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.observe.logs import log_end
 from chsink.observe.probes import Probes
+from chsink.spark.checks import GATEWAY
 from chsink.spark.session import end
 from chsink.spark.stop import POLL_S, StopSignals
 
@@ -29,7 +31,8 @@ def staying(
     said: Callable[[ChsinkError], None] = lambda _: None,
 ) -> Iterator[None]:
     """Tell the probes of the error that ends the block.  If the process ``stays`` after a halt or a fence, end Spark,
-    tell ``said``, and wait for a signal.  An error that comes after a signal is not stayed for.
+    tell ``said``, and wait for a signal; or, below spark-submit, for the end of its Java, which gets the signals there.
+    An error that comes after a signal is not stayed for.
 
     Raises the error in any case.
     """
@@ -41,7 +44,8 @@ def staying(
             log_end(log, "the job", error, next="staying until a signal")
             said(error)
             end(spark)
+            parent = os.getppid()
             with StopSignals() as stop:
-                while not stop.received:
+                while not stop.received and (GATEWAY not in os.environ or os.getppid() == parent):
                     sleep(POLL_S)
         raise

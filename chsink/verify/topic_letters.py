@@ -22,7 +22,7 @@ from chsink.dlq.digest import short
 from chsink.dlq.letters import HEADERS
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import Letter, held_in
-from chsink.errors import services
+from chsink.kafka.refusals import unanswered
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 from chsink.verify.compare import I64, Digests
@@ -88,7 +88,7 @@ class LettersInTopic:
                     parts.setdefault(key, []).append(read)
         except KafkaException as error:
             bootstrap = self._place.options["bootstrap.servers"]
-            raise services.KAFKA_UNAVAILABLE(bootstrap=bootstrap, reason=error.args[0].str()) from error
+            raise unanswered(error, bootstrap) from error
         return {key: _joined(reads) for key, reads in parts.items()}
 
     def _mine(self) -> Iterator[Letter]:

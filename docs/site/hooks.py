@@ -70,7 +70,7 @@ def _joined(folder: PurePosixPath, link: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Each error has an address: ``errors/#chs-314``."""
+    """Each error has an address, ``errors/#chs-314``, and is a heading, to which the search leads."""
     del config, files
     if page.file.src_uri != "errors.md":
         return html
@@ -79,7 +79,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def cell(found: re.Match[str]) -> str:
         first = found[1] not in seen
         seen.add(found[1])
-        return f'<td id="{found[1].lower()}">{found[1]}</td>' if first else found[0]
+        heading = f'<h6 id="{found[1].lower()}" style="all: unset">{found[1]}</h6>'
+        return f"<td>{heading}</td>" if first else found[0]
 
     return _ID_CELL.sub(cell, html)
 

@@ -22,12 +22,14 @@ from chsink.statemachine.ranges import OffsetRange
 class ReportedFile:
     """A file of an event at ``offset`` of the control topic.  ``stored``: the next event by the table's snapshots, 0 if
     they name none.  ``passed``: the same by the coordinator's group.  ``in_table``: a snapshot has, or had, the file.
+    ``whole``: no snapshot of the table has expired.
     """
 
     offset: int
     stored: int
     passed: int
     in_table: bool
+    whole: bool = False
 
 
 class FileFate(StrEnum):
@@ -39,6 +41,13 @@ class FileFate(StrEnum):
 
 FILES: tuple[Rule[ReportedFile, FileFate], ...] = (
     Rule("IN_TABLE", "a snapshot of the table has the file", lambda x: x.in_table, FileFate.LEAVE, "leave it"),
+    Rule(
+        "PASSED_OVER",
+        "no snapshot has expired, and none ever had the file",
+        lambda x: x.whole,
+        FileFate.COMMIT,
+        "commit it: it waits, or a new coordinator began to read behind its event",
+    ),
     Rule(
         "STORED",
         "its event is below the offset that the table's snapshots name",

@@ -128,6 +128,8 @@ def link(distribution: metadata.Distribution, packages: Path) -> None:
         source, target = Path(str(distribution.locate_file(file))), packages / file
         if ".." in file.parts or ("__pycache__" in file.parts and not source.exists()):
             continue
+        if target.exists():  # two distributions may hold one file: chdb and chdb-core
+            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, target)
@@ -135,16 +137,22 @@ def link(distribution: metadata.Distribution, packages: Path) -> None:
             shutil.copy2(source, target)
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel of this checkout, built outside of it, and installed alone."""
-    root = tmp_path_factory.mktemp("wheel")
+def wheel_in(root: Path) -> Path:
+    """The wheel of this checkout, built outside of it."""
     source = root / "source"
     shutil.copytree(CHECKOUT / "chsink", source / "chsink", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(CHECKOUT / name, source)
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", root, source)
     (wheel,) = root.glob("chsink-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, installed alone."""
+    root = tmp_path_factory.mktemp("wheel")
+    wheel = wheel_in(root)
     venv.create(root / "venv", symlinks=True)
     here = Installed(root / "venv", wheel)
     pip("--python", here.python, "install", "--no-index", "--no-deps", wheel)

@@ -7,12 +7,14 @@ the administrator may do anything that no ACL allows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -26,6 +28,7 @@ from confluent_kafka.admin import (
 from chsink.embedded.base.ports import free_port
 from chsink.embedded.base.service import local
 from chsink.embedded.kafka import EmbeddedKafka
+from tests.support.acl_lines import Allowed
 from tests.support.certificates import Authority
 
 USER: Final = "lander"
@@ -63,16 +66,26 @@ class SecuredKafka(EmbeddedKafka):
             for future in admin.alter_user_scram_credentials([change]).values():
                 future.result(_LIMIT_S)
 
-    def allow(self, user: str, operation: str, kind: str, name: str, *, prefix: bool = False) -> None:
-        """``kind`` is topic, group or transactional_id."""
-        pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
-        resource = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}.get(kind, ResourceType.TRANSACTIONAL_ID)
-        binding = AclBinding(
-            resource, name, pattern, f"User:{user}", "*", AclOperation[operation.upper()], AclPermissionType.ALLOW
-        )
+    def allow(self, *every: Allowed) -> None:
+        """Create ACLs."""
         admin = self._admin()  # it must outlive the answers
-        for future in admin.create_acls([binding]).values():
+        for future in admin.create_acls([_binding(each) for each in every]).values():
             future.result(_LIMIT_S)
+
+    def take_back(self, one: Allowed) -> None:
+        """Remove an ACL that is there."""
+        admin, kind = self._admin(), _binding(one)
+        exact = AclBindingFilter(
+            kind.restype,
+            kind.name,
+            kind.resource_pattern_type,
+            kind.principal,
+            kind.host,
+            kind.operation,
+            kind.permission_type,
+        )
+        [future] = admin.delete_acls([exact]).values()
+        assert len(future.result(_LIMIT_S)) == 1, one
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap})
@@ -121,3 +134,11 @@ class SecuredKafka(EmbeddedKafka):
     def _prepare(self) -> Sequence[str]:
         java, *rest = super()._prepare()
         return [java, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._tokens}", *rest]
+
+
+def _binding(one: Allowed) -> AclBinding:
+    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+    pattern = ResourcePatternType.PREFIXED if one.prefixed else ResourcePatternType.LITERAL
+    operation = AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", one.operation).upper()]
+    kind = kinds.get(one.kind, ResourceType.TRANSACTIONAL_ID)
+    return AclBinding(kind, one.name, pattern, f"User:{one.user}", "*", operation, AclPermissionType.ALLOW)

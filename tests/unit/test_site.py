@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 def test_each_error_has_an_address(site: Path) -> None:
     page = (site / "errors" / "index.html").read_text(encoding="utf-8")
-    ids = set(re.findall(r"CHS-\d{3}(?=</td>)", page))
+    ids = set(re.findall(r"CHS-\d{3}(?=</(?:h6|td)>)", page))
     assert len(ids) > 150
     for known in ids:
         assert page.count(f'id="{known.lower()}"') == 1, known
@@ -49,3 +50,13 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             r'<(?:script|link|img)[^>]*?(?:src|href)="(https?:[^"]+)"', page.read_text(encoding="utf-8")
         )
         assert loaded == [], page
+
+
+def test_each_error_is_found_by_its_id(site: Path) -> None:
+    """Each is a title of the search, and what is typed is cut as titles are; ``tests/browser`` types some of them."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    titles = {entry["title"]: entry["location"] for entry in index["docs"]}
+    ids = set(re.findall(r"\| (CHS-\d{3}) \|", (CHECKOUT / "docs" / "errors.md").read_text(encoding="utf-8")))
+    assert len(ids) > 150
+    assert {known: titles.get(known) for known in ids} == {known: f"errors/#{known.lower()}" for known in ids}
+    assert re.split(index["config"]["separator"], "CHS-314") == ["CHS", "314"]

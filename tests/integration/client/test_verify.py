@@ -144,7 +144,7 @@ def test_parts_tile_a_range_and_say_what_is_gone(
     produce(kafka.bootstrap, name, 0, [None, b""], transactional=f"{name}-b", key=b"\xff")
     starts = iter([4])
     options = {"bootstrap.servers": kafka.bootstrap}
-    with closing(ExactReader(options, "read_committed", 20, lambda _: next(starts))) as reader:
+    with closing(ExactReader(options, "exact", "read_committed", 20, lambda _: next(starts))) as reader:
 
         def read(start: int, end: int) -> list[tuple[int, int, list[int], bool]]:
             parts = list(reader.read(tp, OffsetRange(start, end)))

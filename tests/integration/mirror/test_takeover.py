@@ -131,6 +131,29 @@ def test_compacted_and_expired(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.parametrize("expired", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_files_that_a_coordinator_passed_over(make_bench: MakeBench, expired: bool) -> None:
+    """⚑ A coordinator whose group has no offset begins at the end of its topic: the connector never commits these files.
+    The table's snapshots show that nobody did, unless one has expired.
+    """
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    sink.write(*bench.produce([3]))
+    for number in (0, 1):
+        at = TopicPartition(sink.control_topic, number)
+        set_group(sink, f"{sink.group}-coord", at, bench.admin.log_ends([at])[at])
+    sink.write(*bench.produce([4]))
+    if expired:
+        table = bench.catalog().load_table("shop.orders")
+        table.append(table.scan(limit=0).to_arrow())
+        table.maintenance.expire_snapshots().by_ids([table.snapshots()[0].snapshot_id]).commit()
+    found = taken(bench, "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic)
+    assert [t["files"] for t in found["tables"]] == [1 if expired else 2]
+    assert sorted(n for _, _, n in bench.landed()) == ([1, 2, 4] if expired else [1, 2, 3, 4])
+
+
 @pytest.mark.soak
 def test_a_table_that_was_rolled_back_stays_so(make_bench: MakeBench) -> None:
     bench = make_bench()

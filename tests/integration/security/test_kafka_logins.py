@@ -18,6 +18,7 @@ from chsink.kafka import admin
 from chsink.spark.failures import stopped
 from chsink.spark.session import allow_tokens
 from tests.integration.security.conftest import SECRET
+from tests.support.acl_lines import Allowed
 from tests.support.certificates import Authority
 from tests.support.kafka import produce
 from tests.support.kafka_logins import (
@@ -47,7 +48,7 @@ WAYS = (
 def readable(secured: SecuredKafka) -> str:
     """A topic with three records, which ``USER`` may read."""
     secured.create_topic("readable")
-    secured.allow(USER, "read", "topic", "readable")
+    secured.allow(Allowed(USER, "Read", "topic", "readable", prefixed=False))
     produce(secured.bootstrap, "readable", 0, [{"id": n} for n in range(3)])
     return "readable"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -23,14 +24,25 @@ from chsink.decode.skeleton import Skeleton, Slot, skeleton_of
 from chsink.decode.values import parse_record
 
 KINDS = ["Int64", "UInt64", "Int8", "Float64", "Float32", "Bool", "String", "DateTime", "Date", "UUID"]
+EVERY_KIND = [
+    *KINDS,
+    "Decimal(9, 2)",
+    "Decimal(38, 10)",
+    "Decimal(76, 20)",
+    "Decimal(4, 4)",
+    "Decimal(18, 0)",
+    "UInt128",
+]
 ODD_NUMBERS = [
     "0", "-0", "-0.0", "00", "01", "-01", "+1", "1.", ".5", "-.5", "1.e5", "1e", "1e+", "1E2", "1e2", "1.0", "1.5", "-", "--1", "1-2",
     "1e400", "-1e400", "1e-400", "1e99999999999", "0x1F", "1_0", "1 2", "1,5", "Infinity", "-Infinity", "NaN", "nan", "1f",
     str(2**53 + 1), str(2**63 - 1), str(2**63), str(-(2**63)), str(-(2**63) - 1), str(2**64 - 1), str(2**64), "9" * 90, "127", "128", "300",
-    "0.1", "3.4028236e38", "1.7976931348623157e308", "9007199254740993.0", "1234567890.12345678901234567890",
+    "0.1", "3.4028236e38", "12.34", "-12.30", "1.234", "00.5", "-0.5", "0.00001", "9999999.99", "10000000.00", "-9999999.995", "1.50e1", "1..5", "1.2.3",
+    "9" * 28 + ".1234567890", "9" * 29, "9" * 56 + ".5", "9" * 18, "1" + "0" * 17, "1.7976931348623157e308", "9007199254740993.0", "1234567890.12345678901234567890",
 ]  # fmt: skip
 ODD_TEXTS = [
     '""', '"a"', '"1"', '"1.5"', '"01"', '" 1"', '"-0"', '"1e2"', '"NaN"', '"true"', '"null"', '"2026-01-01"', '"2026-01-01 10:00:00"',
+    '"12.34"', '"-1.5"', '"1.234"', '"01.50"', '"+1"', '".5"', '"1."', '"1\\u0032"', '"12.34 "', '"\\x"', '"\\u12g4"', '"\\u00e9\\t"', '"\\\\\\""', '"\\',
     '"2026-02-30"', '"é"', '"\u2028"', '"\\n"', '"\\u0061"', '"\\ud800"', '"\\ud83d\\ude00"', '"\\\\"', '"\\""', '"\n"', '"\t"', '"\x00"', '"\x7f"',
     '"a,\\"b\\":1"', '"{"', '"}"', '"[1]"', "'a'", '"123e4567-e89b-12d3-a456-426614174000"', '"', '"a', 'a"', '"\x1f"', '"},{"',
 ]  # fmt: skip
@@ -46,7 +58,11 @@ GOOD = {
     "DateTime": st.sampled_from(['"2026-01-01 10:00:00"', '"2026-01-01T10:00:00Z"']),
     "Date": st.just('"2026-01-01"'),
     "UUID": st.uuids().map(lambda uuid: f'"{uuid}"'),
-}
+    **dict.fromkeys([kind for kind in EVERY_KIND if kind.startswith("Decimal")], st.one_of(
+        st.integers(-999, 999).map(lambda number: f"{number / 100:.2f}"), st.integers(0, 99).map(str),
+        st.integers(-999, 999).map(lambda number: f'"{number / 100:.2f}"'),
+    )),
+}  # fmt: skip
 NUMBERS = st.one_of(st.integers(0, 120).map(str), st.integers(0, 120).map(lambda number: f"{number}.25"))
 NAMES = ("a", "b", "z", "c", "d")
 
@@ -78,7 +94,7 @@ def texts(draw: st.DrawFn, kind: str) -> bytes:
     more = draw(st.sampled_from([b"\xff", b"\0", b"\n", b" ", b'"', b",", b"}", b"\\", b"\xed\xa0\x80"]))
     changed = {
         4: whole[:cut], 5: whole + whole, 6: whole + b" ", 7: b"\xef\xbb\xbf" + whole, 8: b"\n " + whole, 9: whole[:cut] + more + whole[cut:],
-        10: whole.replace(b":", b": "), 11: b"", 12: whole + b"}", 13: whole[:cut] + whole[cut + 1 :],
+        10: whole.replace(b":", b": "), 11: b"", 12: whole + b"}", 13: whole[:cut] + whole[cut + 1 :], 14: whole + b"\r\n", 15: whole + b"\n",
     }  # fmt: skip
     return changed.get(fate, whole)
 
@@ -93,7 +109,7 @@ def outcomes(reference: ExactDecoder, records: list[bytes]) -> list[str]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(KINDS), st.data())
+@given(st.sampled_from(EVERY_KIND), st.data())
 def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.DataObject) -> None:
     columns = [
         Column("a", "Nullable(Int64)"),
@@ -115,7 +131,7 @@ def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.Da
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(KINDS), st.data())
+@given(st.sampled_from(EVERY_KIND), st.data())
 @example("Int64", None)
 def test_what_is_read_at_once_is_what_the_reference_gives(kind: str, data: st.DataObject | None) -> None:
     fields = fields_of([Column("a", "Nullable(Int64)"), Column("b", kind), Column("c", "Nullable(String)")], "UTC")
@@ -151,12 +167,13 @@ PARTS = ["true", "false", "null", "0", "1", "-1", "1.5", "1e5", '"a"', '""', '"'
 PARTS += ["e", ".", "-", "+", '"b":', '"b":1', "\\", "\n"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "Decimal(9, 2)", "Decimal(4, 4)"])
 def test_every_odd_value_in_every_place(kind: str) -> None:
     """⚑ ``truefalse`` was read as true."""
     odd = [*ODD_NUMBERS, *ODD_TEXTS, *ODD_VALUES, *map("".join, itertools.product(PARTS, repeat=2))]
     examples = {"Bool": "true", "String": '"x"', "DateTime": '"2026-01-01 10:00:00"', "Date": '"2026-01-01"'}
     examples["UUID"] = '"123e4567-e89b-12d3-a456-426614174000"'
+    examples["Decimal(4, 4)"] = "0.25"
     good = {"a": "1", "b": examples.get(kind, "2"), "z": "true", "c": '"t"', "d": "2.5"}
     every = [good, *({**good, name: value} for name in good for value in odd)]
     texts = ["{" + ",".join(f'"{name}":{value}' for name, value in one.items()) + "}" for one in every]
@@ -242,7 +259,6 @@ def test_a_skeleton_is_the_text_around_the_values() -> None:
         '{"a":{}}',
         "{}",
         '{"a\\n":1}',
-        '{"a":"\\n"}',
         '{"a":1,"a":1}',
         '{"a":1,"a":{"b":1}}',
         '{"a": \t1}',
@@ -272,7 +288,12 @@ def test_records_like_the_first_are_read() -> None:
     [
         '{"at":{"x":1.5,"y":2},"id":1,"old":true,"name":"n"}',
         '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"n","name":"n"}',
-        '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"\\u006e"}',
+        '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"\\x"}',
+        '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"\\u00g0"}',
+        '{"id":1,"at":{"x":1.5,"y":2},"old":true,"name":"\\ud83d\\ude00"}',
+        '{"id":1,"at":{"x":1.5,"y":2},"old":\\"a","name":"n"}',
+        '{"id":1,"at":{"x":1.5,"y":2},"old":true,"n\\u0061me":"n"}',
+        '{"id":9223372036854775808,"at":{"x":1.5,"y":2},"old":true,"name":"n"}',
         '{"id":1,"at":{"x":1.5,"y":2},"old":[1],"name":"n"}',
         '{"id":1,"at":{"x":1.5,"y":2,"old":true,"name":"n"}',
         '{"id":1,"at":{"x":1.5},"old":true,"name":"n"}',
@@ -300,6 +321,48 @@ def test_whatever_differs_is_left(other: str) -> None:
     assert left == [1]
     assert rows == [{"id": 1, "at": {"x": 1.5, "y": 2}, "name": "n"}] * 2
     assert read([RECORD, other])[1] == [1], "nothing stands behind it"
+
+
+def test_a_record_that_ends_with_white_space_is_read() -> None:
+    rows, left = read([RECORD + " ", RECORD + "\r\n", RECORD, RECORD + "\n\n\n"])
+    assert (len(rows), left) == (3, [3]), "two blanks are few, three are left to others"
+
+
+def test_texts_with_escapes_are_read() -> None:
+    texts = ["\\n", '\\"', "\\\\", '\\\\\\"', "\\u00e9\\/", "a\\tb\\\\", "\\u0000", "none"]
+    records = [RECORD.replace('"n"', f'"{text}"').replace("true", f'"{text}"') for text in texts]
+    rows, left = read(records)
+    assert left == []
+    assert [row["name"] for row in rows] == [json.loads(f'"{text}"') for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_a_number_that_is_too_large_is_left_alone(kind: str) -> None:
+    bits = int(kind.strip("uint")) - (not kind.startswith("u"))
+    most, least = 2**bits - 1, 0 if kind.startswith("u") else -(2**bits)
+    records = [f'{{"a":{number}}}' for number in (1, most + 1, 0, least - 1, 7, 10**30)]
+    rows, left = read(records, pa.schema([("a", pa.type_for_alias(kind))]), records[0])
+    assert ([row["a"] for row in rows], left) == ([1, 0, 7], [1, 3, 5])
+    rows, left = read([f'{{"a":{most}}}', f'{{"a":{least}}}'], pa.schema([("a", pa.type_for_alias(kind))]), records[0])
+    assert ([row["a"] for row in rows], left) == ([most, least], [])
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal128(9, 2), pa.decimal128(18, 2), pa.decimal256(40, 2), pa.decimal128(18, 0)]
+)
+def test_decimals_are_read(kind: pa.Decimal128Type) -> None:
+    whole, fraction = 10 ** (kind.precision - kind.scale) - 1, 10**kind.scale - 1
+    most = f"{whole}.{fraction}" if kind.scale else str(whole)
+    texts = ["1", "0", "null", "-7", most, f"-{most}", *(["0.05", "-0.50", "12.5"] if kind.scale else [])]
+    texts += [f'"{text}"' for text in texts if text != "null"]
+    for some in (texts, ["1.25", "-3.75", "0.01"] if kind.scale else ["1", "2"]):
+        rows, left = read([f'{{"a":{text}}}' for text in some], pa.schema([("a", kind)]), '{"a":1}')
+        assert left == []
+        expected = [None if text == "null" else Decimal(text.strip('"')) for text in some]
+        assert [row["a"] for row in rows] == expected
+    wrong = ["1", "01", "1e2", "1.", "+1", "1.005", f"1{most}", '"x"', '""', '"1 "', "1.2.3", "--1", '"-"', "5"]
+    rows, left = read([f'{{"a":{text}}}' for text in wrong], pa.schema([("a", kind)]), '{"a":1}')
+    assert ([row["a"] for row in rows], left) == ([1, 5], list(range(1, len(wrong) - 1)))
 
 
 def test_a_record_cut_in_two_is_not_one() -> None:

@@ -222,3 +222,22 @@ def test_ten_thousand_files_fit_messages_of_default_size() -> None:
 
 def test_a_unit_without_files_has_one_part() -> None:
     assert split([]) == ((),)
+
+
+def test_names_as_java_writes_them() -> None:
+    """⚑ Its types lie in no namespace, and it refers to them from inside one: no event of the connector was readable."""
+    id_ = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
+    payload = {"type": "record", "name": "StartCommit", "fields": [{"name": "commit_id", "type": "uuid_fixed"}]}
+    fields = [
+        {"name": "id", "type": id_},
+        {"name": "type", "type": "int"},
+        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "group_id", "type": "string"},
+        {"name": "payload", "type": payload},
+    ]
+    schema = {"type": "record", "name": "Event", "namespace": "org.apache.iceberg.connect.events", "fields": fields}
+    text = json.dumps(schema).encode()
+    first, second = UUID(int=1), UUID(int=2)
+    body = first.bytes + b"\x00" + b"\x80\x89\x7a" + b"\x04cg" + second.bytes
+    event = decode(b"\xc2\x01" + len(text).to_bytes(2, "big") + text + body)
+    assert event is not None and (event.id, event.group_id, event.payload) == (first, "cg", StartCommit(second))

@@ -406,6 +406,8 @@ def test_what_rows_say(found: RowsFound, expected: tuple[str, Link | None]) -> N
         (ReportedFile(5, stored=0, passed=6, in_table=False), False),
         (ReportedFile(5, stored=5, passed=5, in_table=False), True),
         (ReportedFile(0, stored=0, passed=0, in_table=False), True),
+        (ReportedFile(5, stored=6, passed=6, in_table=True, whole=True), False),
+        (ReportedFile(5, stored=6, passed=6, in_table=False, whole=True), True),
     ],
 )
 def test_which_files_of_a_connector_wait(file: ReportedFile, expected: bool) -> None:

@@ -1,0 +1,73 @@
+"""Asks the coordinator that runs to commit at once, and waits until it has.
+
+The request and the coordinator's events have one key, so they lie in one partition of the control topic, in their
+order: a round whose StartCommit follows the request began after it.  It commits all that was handed over before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import monotonic
+
+from chsink.errors import services
+from chsink.mirror.control import Names
+from chsink.mirror.coordinator import KEY
+from chsink.mirror.events import NOW, CommitComplete, CommitToTable, DamagedEvent, Event, StartCommit, decode, encode
+
+POLL_S = 0.2
+
+
+@dataclass
+class _Rounds:
+    """What was read since the request.  ``began``: rounds that began after it.  ``snapshots``: by table, the newest."""
+
+    asked: uuid.UUID
+    seen: bool = False
+    began: set[uuid.UUID] = field(default_factory=set)
+    snapshots: dict[str, int | None] = field(default_factory=dict)
+    done: bool = False
+
+    def take(self, event: Event) -> None:
+        match event.payload:
+            case StartCommit(commit_id) if commit_id != NOW:
+                if self.seen:
+                    self.began.add(commit_id)
+            case CommitToTable() as told:
+                name = ".".join((*told.table.namespace, told.table.name))
+                self.snapshots[name] = told.snapshot_id if self.seen else self.snapshots.get(name)
+            case CommitComplete(commit_id):
+                self.done = self.done or commit_id in self.began
+            case _:
+                self.seen = self.seen or event.id == self.asked
+
+
+def commit_now(names: Names, tables: Collection[str], wait_s: float) -> dict[str, int | None]:
+    """By table, the newest snapshot that was made meanwhile, None where there was nothing new.
+
+    Raises services.MIRROR_NO_ANSWER after ``wait_s``, and the outcomes of :mod:`chsink.mirror.control`.
+    """
+    reader = names.reader()
+    try:
+        positions = {number: end for number, (_, end) in reader.logs().items()}
+        reader.read_from(positions)
+        asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
+        with names.sender(names.asking_id, names.group) as sender:
+            sender.send(KEY, [encode(asked)], {})
+        rounds, give_up = _Rounds(asked.id), monotonic() + wait_s
+        while not rounds.done:
+            if monotonic() >= give_up:
+                began = "a round began and did not end" if rounds.began else "no round began"
+                raise services.MIRROR_NO_ANSWER(seconds=f"{wait_s:.0f}", began=began)
+            for _, _, value in reader.poll(POLL_S):
+                try:
+                    event = decode(value)
+                except DamagedEvent:
+                    continue
+                if event is not None and event.group_id == names.group:
+                    rounds.take(event)
+        return {name: rounds.snapshots.get(name) for name in tables}
+    finally:
+        reader.close()
