@@ -81,6 +81,11 @@ NOT_AN_ICEBERG_TABLE = config(
     "{value} is not the name of an Iceberg table",
     'write "namespace.table"; {{topic}} stands for the topic\'s name',
 )
+NOT_A_VALUE_PATTERN = config(
+    "CHS-104",
+    "{value} is not a pattern of values: {reason}",
+    "write a regular expression that matches the whole value, with the syntax of topic_pattern but no (?=…) and (?!…)",
+)
 NOT_AN_ICEBERG_TERM = config(
     "CHS-104",
     "{value} is not a partition field or sort field of an Iceberg table: {reason}",
@@ -241,6 +246,11 @@ TABLE_BY_NO_JSON = config(
     "CHS-106",
     "only a JSON record can name its table by a field, and the format is {format}",
     'let a Kafka header name the table: set header = "…" instead of field',
+)
+TABLE_BY_NO_TABLE = config(
+    "CHS-106",
+    "it names no table",
+    'set tables = {{ value = "table" }}, or patterns',
 )
 TABLE_BY_NO_COLUMN = config(
     "CHS-106",
