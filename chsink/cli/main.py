@@ -17,6 +17,7 @@ from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
+from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
@@ -97,6 +98,7 @@ app.command()(status)
 app.command()(ui)
 app.command()(verify)
 app.command()(jars)
+mirror.command()(backfill)
 mirror.command()(clean)
 mirror.command()(publish)
 mirror.command()(commit)

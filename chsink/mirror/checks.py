@@ -55,7 +55,7 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     with in_words(mirror.names):
         table = target.table.load()
-        new = table is None and mirror.config.mirror.creates(name) and not mirror.has_read(target.topics)
+        new = table is None and mirror.config.mirror.creates(name) and mirror.begins(target.topics)
     if new:
         yield passed(preflight.MIRROR_TABLE_NOT_CREATED, table=name)
     elif table is None:

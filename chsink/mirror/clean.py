@@ -25,6 +25,7 @@ from pyiceberg.table import TableProperties as P
 from pyiceberg.utils.properties import property_as_int
 
 from chsink.errors import ChsinkError, preflight, services
+from chsink.mirror.connector import marks
 from chsink.mirror.control import Names
 from chsink.mirror.expiry import expired
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables, Target
@@ -116,8 +117,12 @@ class Cleaner:
         raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
 
     def _planned(self, name: str) -> tuple[TableRead, TableClean]:
-        read, _ = self._tables.read(name)
+        read, chain = self._tables.read(name)
         self._check_alone(name, read)
+        if not chain.links and marks(read.table):  # once taken over, nothing of it waits
+            raise preflight.MIRROR_NOT_CLEANED(
+                table=name, reason="a Kafka Connect sink filled it, and files of that sink may wait for a commit"
+            )
         with _answered(name):
             found = listed(name, read.table)
         waiting = {entry["file_path"] for written in handed_over(self._names, whole=True) for entry in written.files}

@@ -140,6 +140,11 @@ class PropertyKeys:
         return f"chsink.share.{self.branch}.{self.group}/"
 
     @property
+    def backfill(self) -> str:
+        """The property that says down to which offsets a person asked for a backfill."""
+        return f"chsink.backfill.{MAIN_BRANCH}.{self.group}"
+
+    @property
     def _origins(self) -> str:
         return f"chsink.origin.{self.branch}.{self.group}/"  # no name of a sink has a slash
 
@@ -411,7 +416,22 @@ class MirrorTable:
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
         before = None if oldest is None else _rows_before(oldest)
         origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
-        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared)
+        floors = self._floors(metadata.properties)
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared, floors)
+
+    def _floors(self, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+        try:
+            found = json.loads(properties.get(self.keys.backfill, "{}"))
+            return {TopicPartition(t, int(p)): int(at) for t, of in found.items() for p, at in of.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DamagedProperty(self.keys.backfill, f"damaged ({type(error).__name__}: {error})") from error
+
+    def fill_back(self, read: TableRead, floors: Mapping[TopicPartition, int]) -> Committed:
+        """Commit that a person asks for the records from these offsets on.  A running mirror reads and lands them."""
+        found: dict[str, dict[str, int]] = {}
+        for tp, floor in sorted({**read.view.floors, **floors}.items()):
+            found.setdefault(tp.topic, {})[str(tp.partition)] = floor
+        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.backfill: json.dumps(found)}),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found: dict[TopicPartition, StoredShare] = {}
