@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from chsink.config import Config
@@ -11,7 +13,7 @@ JAAS = 'a.OAuthBearerLoginModule required clientId="me" clientSecret="s";'
 URL = "https://login.example.org/token"
 
 
-def config(options: dict[str, object], conf: dict[str, str]) -> Config:
+def config(options: Mapping[str, object], conf: dict[str, str]) -> Config:
     return Config.from_mapping(
         {
             "sink": {"name": "s"},
