@@ -47,7 +47,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     if jars:
         builder = builder.config("spark.jars", jars)
     pools = {"spark.scheduler.mode": "FAIR"} if config.mirror.enabled else {}
-    for name, value in {**SESSION_CONF, **pools, **config.spark.conf, **_executors_tokens(config)}.items():
+    for name, value in {**SESSION_CONF, **pools, **config.spark.conf, **executors_tokens(config)}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
@@ -57,7 +57,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     return spark
 
 
-def _executors_tokens(config: Config) -> dict[str, str]:
+def executors_tokens(config: Config) -> dict[str, str]:
     """The executors' Java options, if they log in to Kafka by a token."""
     if not config.kafka.token_url:
         return {}
