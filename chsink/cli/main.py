@@ -21,6 +21,7 @@ from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
+from chsink.cli.mirror_publish import publish
 from chsink.cli.mirror_recover import recover
 from chsink.cli.mirror_takeover import takeover
 from chsink.cli.output import command_group
@@ -99,6 +100,7 @@ app.command()(verify)
 app.command()(jars)
 mirror.command()(backfill)
 mirror.command()(clean)
+mirror.command()(publish)
 mirror.command()(commit)
 mirror.command()(events)
 mirror.command()(recover)

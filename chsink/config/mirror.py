@@ -148,8 +148,11 @@ class Mirror(Section):
     enabled: bool = False
     """Whether `chsink run` runs the mirror, too. If false, the section is checked and not used."""
     catalog: CatalogProperties = Field(default_factory=dict)
-    """The Iceberg catalog: `name` and pyiceberg's properties, such as `type`, `uri` and `warehouse`. A value is a
-    string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    """The [Iceberg catalog](mirror.md#catalogs-and-storage): `name` and pyiceberg's properties, such as `type`, `uri`
+    and `warehouse`. A value is a string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    branch: Text = "main"
+    """Branch of the tables to which the mirror commits. Readers see a branch other than `main` once
+    [`chsink mirror publish`](mirror.md#audit-before-readers-see-it) has moved `main` to it."""
     control_topic: Topic = "chsink-mirror"
     """Topic on which workers report files to the coordinator. Sinks may share it."""
     checkpoint: Text | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chsink.errors.entry import config
 
 # A sentence follows the key and the origin of its value: "kafka.bootstrap (job.toml): …".
-_REFERENCE = 'write {{ env = "NAME" }} or {{ file = "path" }}'
+_REFERENCE = 'write {{ env = "NAME" }}, {{ file = "path" }} or {{ command = ["program", "argument"] }}'
 
 # --- CHS-101: the file itself
 
@@ -148,8 +148,13 @@ NOT_AN_INTERVAL = config(
 )
 NOT_A_REFERENCE = config(
     "CHS-104",
-    "it is not a reference to one environment variable or one file",
+    "it is not a reference to one environment variable, one file or one command",
     _REFERENCE,
+)
+NOT_A_COMMAND = config(
+    "CHS-104",
+    "a command is a list of texts: a program and its arguments",
+    'write {{ command = ["vault", "kv", "get", "-field=password", "secret/chsink"] }}, for example; no shell reads it',
 )
 NOT_AN_OPTION_VALUE = config("CHS-104", "it must be a string, a number or a boolean", "write a single value")
 TRIGGER_REFUSED = config(
@@ -385,6 +390,12 @@ REFERENCED_FILE_UNREADABLE = config(
     "CHS-108",
     "cannot read {path}: {reason}",
     "make the file readable where the driver starts; a relative path starts at the job file's folder",
+)
+COMMAND_FAILED = config(
+    "CHS-108",
+    "the command {program} gave no credential: {reason}",
+    "run the command where the driver starts, as its user, in the job file's folder: it must print the credential, and "
+    "nothing else, on its standard output, and end with 0 within a minute",
 )
 
 # --- CHS-109: Kafka options that librdkafka does not have

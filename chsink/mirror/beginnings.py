@@ -96,10 +96,22 @@ class Beginnings:
         halted: dict[TopicPartition, Halted] = {}
         for at in range(0, len(new), TOGETHER):
             halted |= self._begin(new[at : at + TOGETHER], known_ids, starts, fresh)
+        if not self.assigned:
+            self._fence_others(frozenset(topics))
         self.assigned = tuple(tp for tp in found if tp not in halted)
         for why in halted.values():
             raise why
         self.topic_ids = known_ids | self.topic_ids
+
+    def _fence_others(self, topics: Collection[str]) -> None:
+        """Fence the workers of topics that tables know and no route names any more: a driver with earlier routes, that
+        does not know yet that this one has taken its place, may still run some.
+        """
+        left = {tp for links in self._tables.links.values() for tp in links if tp.topic not in topics}
+        ids = [id_ for tp in sorted(left) for id_ in (self._names.worker_id(tp), self._names.reread_id(tp))]
+        with self._pool() as pool:
+            for sender in pool.map(lambda id_: self._names.sender(id_, self._names.group), ids):
+                sender.close()
 
     def _begin(
         self,

@@ -234,7 +234,7 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
-    keys = PropertyKeys(names.group, names.topic)
+    keys = PropertyKeys(names.group, names.topic, mirror.branch)
     sharing = _sharing(config)
     targets = {
         table: Target(
