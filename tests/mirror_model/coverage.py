@@ -18,9 +18,14 @@ NOT_HERE = {
     "start RECORDS_GONE": "Kafka deletes nothing here",
     "chain ROWS_GONE": "nobody counts rows here",
     "chain PROPERTY_OLD": "nobody writes the property but the mirror here",
+    "start CHOICE_CHANGED": "no table shares a topic here: the simulator changes maps",
+    "start JOINS": "the same; the simulator also adds tables",
+    "hand over OTHER_CHOICE": "no table shares a topic here",
+    "unit OTHER_CHOICE": "the same",
+    "unit BACKFILL": "nobody asks for a backfill here: the simulator does",
     "hand over DONE": "plans begin at the group's offset, or below it where something is left",
 }
-"""Rules that the unit tests reach."""
+"""Rules that the unit tests or the simulator reach."""
 RULES = [
     *(f"start {rule.name}" for rule in START),
     *(f"hand over {rule.name}" for rule in HAND_OVER),

@@ -225,7 +225,7 @@ def _change_map(world: World) -> None:
     topic = random.choice(list(maps))
     stays = random.choice(maps[topic])  # without a table that stays, all are new tables, which a person decides about
     world.routes = world.routes.changed(topic, (stays, *some_map(random)[1:]))
-    world.sharings[world.routes.sharing(topic).choice] = world.routes.tables(topic)
+    world.sharings[topic, world.routes.sharing(topic).choice] = world.routes.tables(topic)
     world.reasons.add("table_by changed")
     if random.random() < 0.3 and len(world.drivers) < 3:
         world.start_soon()

@@ -185,7 +185,9 @@ def group_moved(world: World, transaction: Transaction, group: str) -> None:
         if not mine and at in {None, after}:
             continue
         choices = {t.choice for t in mine if t.choice is not None}
-        due = {name for each in choices for name in world.sharings[each]} or set(world.routes.whole[tp.topic]) - {ADDED}
+        due = {name for each in choices for name in world.sharings[tp.topic, each]} or set(
+            world.routes.whole[tp.topic]
+        ) - {ADDED}
         # a worker of a driver that did not know an added table hands over for the others: the table reads it again
         lacking = [name for name in sorted(due) if not any(t.unit.endswith(f"/{name}") for t in mine)]
         if len(choices) > 1 or (mine and tp.topic in world.routes.maps and not choices):

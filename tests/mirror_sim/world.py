@@ -101,8 +101,8 @@ class World:
         self.floors: dict[str, dict[TopicPartition, int]] = {}
         """By table, down to which offsets a backfill was asked for."""
         self.added_now = more.random() < 0.5
-        self.sharings = {self.routes.sharing(topic).choice: self.routes.tables(topic) for topic in shared}
-        """By the fingerprint of a choice, the tables of its topic."""
+        self.sharings = {(t, self.routes.sharing(t).choice): self.routes.tables(t) for t in shared}
+        """By topic and the fingerprint of its choice, the topic's tables."""
         self.broker = Broker(hub, shape.randint(1, 3))
         self.kafka = Topics(hub, topics, self.broker)
         self.catalog = SimCatalog(hub, sorted(used))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import MirrorRun
 from chsink.tables.iceberg import create_missing_iceberg
 from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
+from tests.support.job import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,6 +119,46 @@ def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack
         run.run(Drained())
     rows = job.catalog.load_table("shop.late").scan().to_arrow()
     assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
+
+
+@pytest.mark.soak
+def test_a_topic_that_a_pattern_finds_while_the_mirror_runs(
+    make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession
+) -> None:
+    """F-3's templates: the run ends once the new topic has a record; the next start makes its table and lands it."""
+    job = make_job({"trigger.mode": "processing_time", "trigger.interval": "1 seconds"})
+    text = f"""[{{ topic_pattern = '{job.topic}(?<more>|-.+)', table = "shop.{{topic:_}}" }}]"""
+    job.settings = {**job.settings, "mirror.route": text}
+    table, late = (f"shop.{name.replace('-', '_')}" for name in (job.topic, f"{job.topic}-late"))
+    job.send(0, 10)
+    stop, ended = Drained(), list[ChsinkError]()
+
+    def run() -> None:
+        with MirrorRun(job.config(), spark, LOG) as running:
+            try:
+                running.run(stop)
+            except ChsinkError as error:
+                ended.append(error)
+
+    for topic, name, count in ((job.topic, table, 10), (f"{job.topic}-late", late, 7)):
+        thread = Thread(target=run)
+        thread.start()
+        eventually(f"the records of {topic}", lambda name=name, count=count: held(job, name) == count)  # type: ignore[misc]
+        if topic == job.topic:
+            stack.kafka.create_topic(f"{job.topic}-late", 1)
+            job.send(0, 7, topic=f"{job.topic}-late")
+        else:
+            stop.received = "SIGTERM"
+        thread.join(120)
+        assert not thread.is_alive()
+    [begins] = ended
+    assert begins.name == "MIRROR_TOPIC_BEGINS" and f"{job.topic}-late" in begins.message
+    assert (held(job, table), held(job, late)) == (10, 7)
+
+
+def held(job: Mirrored, name: str) -> int:
+    """How many rows a table has, 0 if there is none."""
+    return len(job.catalog.load_table(name).scan().to_arrow()) if job.catalog.table_exists(name) else 0
 
 
 def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
