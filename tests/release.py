@@ -112,8 +112,8 @@ def pythons(version: str) -> list[str]:
     return [name] if done.returncode == 0 and done.stdout.strip() == version else []
 
 
-def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> None:
-    """Install the wheel alone, with every extra, and follow the quick start with it."""
+def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> str:
+    """Install the wheel alone, with every extra, and follow the quick start with it; the version of Spark there."""
     interpreter = environment(python, folder / "env")
     pip(interpreter, "install", f"{wheel}[{','.join(extras)}]")
     pip(interpreter, "check")
@@ -127,6 +127,7 @@ def tried(wheel: Path, python: str, extras: Sequence[str], folder: Path) -> None
         follow(shell, work)
     finally:
         shell("chsink dev down --delete")
+    return run(interpreter, "-c", "from importlib import metadata; print(metadata.version('pyspark'))").strip()
 
 
 def main() -> int:
@@ -145,8 +146,8 @@ def main() -> int:
                 continue
             folder = Path(name) / version
             folder.mkdir()
-            tried(wheel, found[0], extras, folder)
-            say(f"Python {version}: installed with every extra, the quick start lands its records")
+            spark = tried(wheel, found[0], extras, folder)
+            say(f"Python {version}: installed with every extra, the quick start lands its records (pyspark {spark})")
     if missing:
         say(f"not tried, because it is not on this machine: Python {', '.join(missing)}")
     return 1 if missing else 0

@@ -40,8 +40,9 @@ class Beginnings:
     check.  ``topic_ids``: each topic's id when it was first seen.
 
     With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs; one of
-    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``pool`` opens producers in
-    parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
+    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``added_now``: a table that
+    is new for a topic begins where the group is.  ``pool`` opens producers in parallel.  ``under_way``: the
+    topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Beginnings:
         *,
         at_latest: bool,
         matched: Collection[str] = (),
+        added_now: bool = False,
         pool: Callable[[], Executor],
         under_way: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
-        self._sharing = SharedTopics(tables)
+        self._sharing = SharedTopics(tables, added_now=added_now)
         self._at_latest, self._matched, self._pool, self._under_way = at_latest, frozenset(matched), pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
@@ -166,13 +168,18 @@ class Beginnings:
             name: {tp: places[tp][name] for tp in begun if tp.topic in target.topics}
             for name, target in self._tables.targets.items()
         }
-        for name in sorted(mine, key=lambda name: not any(place.joins for place in mine[name].values())):
+
+        def store(name: str) -> None:
             held = {tp: place.link.until for tp, place in mine[name].items() if place.link is not None}
             since = {
                 tp: _reached(committed[tp], places[tp]) if place.joins else held.get(tp, 0)
                 for tp, place in mine[name].items()
             }
             self._store(name, {tp: origins[tp] for tp in mine[name] if tp in origins}, since, held)
+
+        join = [name for name, places_of in mine.items() if any(place.joins for place in places_of.values())]
+        for names in (join, [name for name in mine if name not in join]):
+            self._tables.each(store, names)
 
     def _begun(
         self,
