@@ -12,9 +12,11 @@ Its facts, as of versions 0.6 to 1.11:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -25,7 +27,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from chsink.errors import halts
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataComplete, DataWritten, Event, decode
+from chsink.mirror.refusals import right_missing
 from chsink.mirror.tables import CHAINS
+from chsink.mirror.topic import LOADING, LOADING_S
 from chsink.mirror.trail import placed
 from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition
@@ -189,31 +193,43 @@ def _event(connector: Connector, at: Position, value: bytes) -> Event | None:
 
 
 def members(connector: Connector, names: Names) -> list[str]:
-    """Who consumes as one of the sink's groups.  Raises ``ControlUnanswered``."""
-    admin = AdminClient(dict(names.options))
-    asked = [connector.group, connector.coordinator_group]
-    found = admin.describe_consumer_groups(asked, request_timeout=names.timeout_s)
-    busy: list[str] = []
-    for future in found.values():
-        try:
-            busy += (f"{member.client_id} at {member.host}" for member in future.result().members)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                raise ControlUnanswered(str(error)) from error
+    """Who consumes as one of the sink's groups.  Raises ``ControlUnanswered`` and PreflightError."""
+    mine, busy = connector.names(names), []
+    for group in (connector.group, connector.coordinator_group):
+        found = _asked(mine, lambda admin, limit, group=group: admin.describe_consumer_groups([group], **limit))
+        busy += [] if found is None else [f"{member.client_id} at {member.host}" for member in found.members]
     return sorted(busy)
 
 
 def _group(names: Names, group: str) -> dict[TopicPartition, int]:
     """All offsets of a group."""
-    admin = AdminClient(dict(names.options))
-    [future] = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group)], request_timeout=names.timeout_s
-    ).values()
-    try:
-        found: Any = future.result().topic_partitions
-    except KafkaException as error:
-        raise ControlUnanswered(str(error)) from error
-    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    found = _asked(names, lambda admin, limit: admin.list_consumer_group_offsets(wanted, **limit))
+    at = [] if found is None else found.topic_partitions
+    return {TopicPartition(each.topic, each.partition): each.offset for each in at if each.offset >= 0}
+
+
+def _asked(names: Names, ask: Callable[..., Any]) -> Any:
+    """The one answer; None where there is no such group."""
+    admin = _client(tuple(sorted(names.options.items())))
+    give_up = monotonic() + names.timeout_s
+    while True:
+        [future] = ask(admin, {"request_timeout": names.timeout_s}).values()
+        try:
+            return future.result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            if code not in LOADING or monotonic() >= give_up:
+                raise right_missing(code, names) or ControlUnanswered(str(error)) from error
+        sleep(LOADING_S)
+
+
+@lru_cache(maxsize=4)
+def _client(options: tuple[tuple[str, str], ...]) -> AdminClient:
+    """It stays: a client that goes after an error took the process with it."""
+    return AdminClient(dict(options))
 
 
 def group_topics(names: Names, group: str) -> set[str]:

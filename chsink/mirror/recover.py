@@ -5,7 +5,8 @@ Rules:
   the record (``errors.on_bad_value``, ``errors.on_tombstone``).  Otherwise it is refused: a record may be lost.
 - What Kafka no longer holds cannot be compared; nobody could land it any more.
 - Each table is looked at by itself, and all of them are looked at: the next start sets the group to the table that
-  reaches furthest, and the others get from Kafka what they lack.
+  reaches furthest, and the others get from Kafka what they lack.  But tables that share a topic by ``table_by`` reach
+  equally far: what is no row of one may be one of another.
 - A topic-partition that a table's chain has is left alone.
 - It is shown first and carried out afterwards.  Carrying it out fences coordinators that still run, and requires the
   rows that were seen.
@@ -14,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,13 +24,15 @@ import pyarrow as pa
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
 from chsink.kafka.exact import ExactReader
+from chsink.mirror.choosing import Choosing
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import KnownTables, Target
 from chsink.mirror.opening import OpenMirror
+from chsink.mirror.rows import union
 from chsink.mirror.tables import TableRead
 from chsink.mirror.task import Feeds
 from chsink.mirror.worker import TableWork
-from chsink.ports import Outcome
+from chsink.ports import BadValue, Outcome
 from chsink.statemachine.commit.chain import Chain, Link
 from chsink.statemachine.commit.recover import RowsFound, recovered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -83,16 +86,21 @@ def survey(mirror: OpenMirror, reader: ExactReader) -> RowsRead:
     tps = mirror.kafka.partitions(mirror.config.mirror.topics)
     starts, ends = mirror.kafka.log_starts(tps), mirror.kafka.log_ends(tps)
     logs = {tp: OffsetRange(starts[tp], max(starts[tp], ends[tp])) for tp in tps}
-    begins = mirror.config.kafka.starting_offsets != "latest"
-    look = _Look(feeds, reader, logs, begins)
     tables = {name: (target, *known.read(name)) for name, target in mirror.targets.items()}
+    look = _Look(feeds, reader, logs, mirror.config.kafka.starting_offsets != "latest", tables)
     found: list[LinkFound] = []
     refused: list[ChsinkError] = []
-    for name, (target, read, chain) in tables.items():
-        for topic in sorted(target.topics):
-            unknown = [tp for tp in tps if tp.topic == topic and tp not in chain.links]
-            for one in look.at(name, target, read, unknown) if unknown else ():
-                (found if isinstance(one, LinkFound) else refused).append(one)  # type: ignore[arg-type] # by its type
+    for topic, works in feeds.tables.items():
+        shared = tuple(work for work in works if work.choice is not None)
+        for group in [*((work,) for work in works if work.choice is None), *([shared] if shared else [])]:
+            lacking = {
+                tp: [w.table for w in group if tp not in tables[w.table][2].links] for tp in tps if tp.topic == topic
+            }
+            for one in look.at(group, [tp for tp, names in lacking.items() if names]):
+                if not isinstance(one, LinkFound):
+                    refused.append(one)
+                elif one.table in lacking[one.tp]:
+                    found.append(one)
     raise_all(refused)
     return RowsRead(tables, tuple(found))
 
@@ -116,61 +124,93 @@ class _Look:
     reader: ExactReader
     logs: dict[TopicPartition, OffsetRange]
     begins: bool
+    tables: Mapping[str, tuple[Target, TableRead, Chain]]
 
-    def at(
-        self, name: str, target: Target, read: TableRead, tps: Sequence[TopicPartition]
-    ) -> Iterator[LinkFound | ChsinkError]:
-        """What the rows of a table say of partitions of one topic, or why they do not say enough."""
-        topic = tps[0].topic
-        held = target.table.row_ranges(read, target.topics, topic, [tp.partition for tp in tps])
-        if held is None:
-            yield halts.MIRROR_ROWS_TELL_NOTHING(table=name, topic=topic)
-            return
+    def at(self, works: Sequence[TableWork], tps: Sequence[TopicPartition]) -> Iterator[LinkFound | ChsinkError]:
+        """What the rows of a table, or of the tables that share a topic, say of partitions of the topic, or why they do
+        not say enough.
+        """
+        held: dict[str, Mapping[int, Sequence[OffsetRange]]] = {}
+        for name in [work.table for work in works] if tps else []:
+            target, read, _ = self.tables[name]
+            topic = tps[0].topic
+            rows = target.table.row_ranges(read, target.topics, topic, [tp.partition for tp in tps])
+            if rows is None:
+                yield halts.MIRROR_ROWS_TELL_NOTHING(table=name, topic=topic)
+                return
+            held[name] = rows
         for tp in tps:
-            yield self._of(name, tp, held[tp.partition])
+            yield from self._of(works, tp, {name: rows[tp.partition] for name, rows in held.items()})
 
-    def _of(self, name: str, tp: TopicPartition, held: Sequence[OffsetRange]) -> LinkFound | ChsinkError:
-        log, rows = self.logs[tp], OffsetRange(held[0].start, held[-1].end) if held else None
+    def _of(
+        self, works: Sequence[TableWork], tp: TopicPartition, held: Mapping[str, Sequence[OffsetRange]]
+    ) -> Iterator[LinkFound | ChsinkError]:
+        log, every = self.logs[tp], union(held.values())
+        rows = _span(every)
         seen = _Seen()
         if rows is not None and rows.end <= log.end:
             first = log.start if self.begins else max(log.start, rows.start)
-            seen = self._compared(self.feeds.table(tp, name), tp, _gaps(held, first))
-        topic_id = self.feeds.topic_ids[tp.topic]
+            seen = self._compared(works, tp, _gaps(every, first))
+        topic_id, choice = self.feeds.topic_ids[tp.topic], self.feeds.choices.get(tp.topic, "")
         rule, link = recovered(RowsFound(topic_id, log, rows, seen.lacking, self.begins))
         if link is not None:
-            return LinkFound(name, tp, rows, link, seen.skipped, log.start)
+            link = replace(link, choice=choice if works[0].choice is not None else "")
+            yield from (LinkFound(name, tp, _span(mine), link, seen.skipped, log.start) for name, mine in held.items())
+            return
         assert rows is not None
+        known = {"tp": tp, "table": " ".join(held), "row": rows.end - 1}
         if rule == "BEYOND_LOG":
-            return halts.MIRROR_ROWS_BEYOND_LOG(tp=tp, table=name, row=rows.end - 1, end=log.end)
-        return halts.MIRROR_ROWS_LACK(tp=tp, table=name, offset=seen.lacking, row=rows.end - 1)
+            yield halts.MIRROR_ROWS_BEYOND_LOG(**known, end=log.end)
+        else:
+            yield halts.MIRROR_ROWS_LACK(**known, offset=seen.lacking)
 
-    def _compared(self, work: TableWork, tp: TopicPartition, gaps: Sequence[OffsetRange]) -> _Seen:
-        """The records of the gaps, decoded as a worker does it."""
+    def _compared(self, works: Sequence[TableWork], tp: TopicPartition, gaps: Sequence[OffsetRange]) -> _Seen:
+        """The records of the gaps, divided and decoded as a worker does it."""
         starts = np.array([gap.start for gap in gaps], np.int64)
         ends = np.array([gap.end for gap in gaps], np.int64)
-        seen = _Seen()
+        choosing, seen = Choosing({work.table: work.choice for work in works}), _Seen()
         for window in _windows(gaps):
             for part in self.reader.read(tp, window):
                 offsets = part.records.column("offset").to_numpy()
                 at = np.searchsorted(starts, offsets, side="right") - 1
                 inside = (at >= 0) & (offsets < ends[at])
-                if inside.any() and not self._skips(work, part.records.filter(pa.array(inside)), seen):
+                if inside.any():
+                    records = part.records.filter(pa.array(inside))
+                    chosen = choosing.of(records)
+                    for work in works:
+                        own, strays = chosen(work.table)
+                        self._judge(work, own, records, strays, seen)
+                if seen.lacking is not None:
                     return seen
         return seen
 
-    def _skips(self, work: TableWork, records: pa.RecordBatch, seen: _Seen) -> bool:
-        """Whether none of these records has a row, by the job file."""
-        decoded = work.columns.decode(records)
-        halting = {
-            bad.row
-            for bad in decoded.bad
-            if self.feeds.halt_on_bad_value and not (bad.tombstone and self.feeds.skip_tombstones)
-        }
-        lacking = [*decoded.rows.to_pylist(), *halting]
-        seen.skipped += len(decoded.bad) - len(halting)
+    def _judge(
+        self,
+        work: TableWork,
+        own: pa.RecordBatch,
+        records: pa.RecordBatch,
+        strays: Sequence[BadValue],
+        seen: _Seen,
+    ) -> None:
+        """Note which of these records should have a row, or would have halted the mirror."""
+        lacking, wrong = [], [(records, strays)]
+        if own.num_rows:
+            decoded = work.columns.decode(own)
+            lacking = [own.column("offset")[row].as_py() for row in decoded.rows.to_pylist()]
+            wrong.append((own, decoded.bad))
+        for batch, bad in wrong:
+            halting = [each for each in bad if self._halts(each)]
+            lacking += (batch.column("offset")[each.row].as_py() for each in halting)
+            seen.skipped += len(bad) - len(halting)
         if lacking:
-            seen.lacking = records.column("offset")[min(lacking)].as_py()
-        return not lacking
+            seen.lacking = min(lacking if seen.lacking is None else [*lacking, seen.lacking])
+
+    def _halts(self, bad: BadValue) -> bool:
+        return self.feeds.halt_on_bad_value and not (bad.tombstone and self.feeds.skip_tombstones)
+
+
+def _span(held: Sequence[OffsetRange]) -> OffsetRange | None:
+    return OffsetRange(held[0].start, held[-1].end) if held else None
 
 
 @dataclass(slots=True)

@@ -67,6 +67,12 @@ def row_ranges(
     return {partition: _merged(found) for partition, found in runs.items()}
 
 
+def union(several: Iterable[Sequence[OffsetRange]]) -> Sequence[OffsetRange]:
+    """All offsets of these ranges, as ranges that ascend and lie apart."""
+    runs = [one for ranges in several for one in ranges]
+    return _merged([(np.array([one.start for one in runs]), np.array([one.end for one in runs]))])
+
+
 def _tells(table: Table, topics: Collection[str], topic: str) -> bool:
     names = {field.name for field in table.schema().fields}
     return {PARTITION, OFFSET} <= names and (TOPIC in names or set(topics) == {topic})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chsink.embedded.base.ports import accepts
@@ -27,6 +27,7 @@ class RealConnector(Service):
     def __init__(self, bench: Bench, folder: Path, control_topic: str) -> None:
         super().__init__("connect", folder, 0, detach=False, start_limit_s=120, stop_limit_s=60)
         self.bench, self.control_topic = bench, control_topic
+        self._admin = AdminClient(dict(bench.names.options))
         with sqlite3.connect(bench.folder / "catalog.db") as catalog:  # readers do not keep a writer from writing
             catalog.execute("PRAGMA journal_mode=WAL")
 
@@ -88,9 +89,11 @@ class RealConnector(Service):
 
     def offsets(self, group: str) -> dict[int, int]:
         """The offsets of a group, by partition."""
-        admin = AdminClient(dict(self.bench.names.options))
-        [found] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-        return {at.partition: at.offset for at in found.result().topic_partitions}
+        [found] = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        try:
+            return {at.partition: at.offset for at in found.result().topic_partitions}
+        except KafkaException:  # a new broker still loads its groups
+            return {}
 
     @contextmanager
     def no_commits(self) -> Iterator[None]:

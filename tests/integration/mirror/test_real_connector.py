@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.soak]
 def test_it_is_continued_exactly(make_bench: Callable[..., Bench], tmp_path: Path, files_wait: bool) -> None:
     """⚑ Stopped in peace, or killed after it reported files and before it committed them."""
     bench = make_bench(partitions=2, tables=("orders", "archive"))
+    with bench.catalog().load_table("shop.archive").update_spec() as spec:
+        spec.add_field("id", BucketTransform(3), "bucket").add_field("_kafka_partition", IdentityTransform(), "part")
     control = f"{bench.topic}-control"
     bench.kafka.create_topic(control, 2)
     job = ["-c", str(bench.job_file())]
@@ -59,3 +62,5 @@ def test_it_is_continued_exactly(make_bench: Callable[..., Bench], tmp_path: Pat
     bench.rounds(coordinator, 2)
     for name in bench.tables:
         assert bench.landed(name) == bench.sent(), name
+    found = bench.catalog().load_table("shop.archive").scan("id = 205 or id = 301").to_arrow().column("id").to_pylist()
+    assert sorted(found) == ([205, 301] if files_wait else [301])  # files lie under their partition values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import pytest
 from pyiceberg.schema import Schema
@@ -12,9 +13,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
+from chsink.errors import ChsinkError
+from chsink.kafka.exact import open_exact_reader
+from chsink.mirror.recover import carry_out, survey
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.test_table_by import mirror_of, offsets, running, send
 from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
@@ -129,6 +134,31 @@ def test_records_that_the_job_skips_are_no_hole(make_bench: MakeBench) -> None:
     [one] = recovered(bench, *skip)
     assert (one["skipped"], one["continues_at"]) == (2, 4)
     assert sorted(n for _, _, n in bench.landed()) == [1, 2]
+
+
+def test_tables_that_share_a_topic_reach_equally_far(make_bench: MakeBench) -> None:
+    """⚑ The last row of one says nothing by itself: what follows may be rows of the other, also by another map."""
+    bench, map_ = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}
+    with running(bench, mirror_of(bench, map_)) as hand_over:
+        hand_over(*send(bench, "xyxyx"))
+    lose(bench)
+    mirror = mirror_of(bench, map_)
+    with closing(open_exact_reader(mirror.config, lambda tp: bench.admin.log_starts([tp])[tp])) as reader:
+        rows = survey(mirror, reader)
+        assert {(one.table, one.link.until) for one in rows.found} == {("shop.a", 5), ("shop.b", 5)}
+        table = bench.catalog().load_table("shop.b")
+        kept = table.current_snapshot()
+        assert kept is not None
+        table.delete("id = 1")
+        with pytest.raises(ChsinkError, match=r"shop.a shop.b has no row for the record of \S+ at offset 1,"):
+            survey(mirror, reader)
+        with pytest.raises(ChsinkError, match="CHS-717"):  # the table has changed since it was read
+            carry_out(mirror.names, rows)
+        table.manage_snapshots().set_current_snapshot(kept.snapshot_id).commit()
+        carry_out(mirror.names, survey(mirror, reader))
+    with running(bench, mirror_of(bench, {"x": "b", "y": "a"})) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6], "b": [1, 3, 5]}
 
 
 @pytest.mark.exit_of("MIRROR_ROWS_LACK")
