@@ -105,8 +105,13 @@ model: setup ## explore all orders of everything in small worlds
 	@$(PY) -m tests.model $(ARGS)
 	@$(PY) -m tests.mirror_model
 
+# Once a day, it asks the package index's service about each package; without an answer it says so and goes on.
+$(VENV)/.audit-%: requirements.lock tests/audit.py | setup
+	@$(PY) -m tests.audit $(VENV)/audit
+	@touch $@
+
 .PHONY: lint
-lint: setup ## check style and layout
+lint: setup $(VENV)/.audit-$(shell date +%Y-%m-%d) ## check style, layout, and the packages for known vulnerabilities
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 

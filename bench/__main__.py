@@ -12,12 +12,16 @@ Parts:
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
+  shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
+            flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
 
 Examples:
-  make bench                                                         everything at full size, about 25 minutes
+  make bench                                                         everything at full size, half an hour or more
   make bench ARGS="--only speed --records 200000 --rounds 1"         does it work at all
   make bench ARGS="--only mirror"                                    about 10 minutes
+  make bench ARGS="--only shapes --shape wide --shape nested"        some of the shapes
+  make bench ARGS="--history runs.jsonl --against 0660f03"           ratios beside those of an earlier run
   make bench ARGS="--only speed --json" > speed.json                 for machines; progress goes to standard error
 
 Exit codes: 0 measured (a missed goal is said, and is no failure), 1 a run left other rows than were sent or failed.
@@ -39,14 +43,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, routes, shards, speed, state
+from bench import dead_letters, formats, memory, mirror, recovery, routes, shapes, shards, speed, state
+from bench import history as history_file
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 from chsink.jvm import jars
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "formats")
+PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "shapes", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 ROUTES_ROUNDS = 2
@@ -77,6 +82,8 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report["machine"]["load_at_end"] = os.getloadavg()
+    if arguments.history:
+        _keep(report, arguments)
     if arguments.json:
         print(json.dumps(report, indent=2))
     else:
@@ -84,6 +91,15 @@ def main() -> int:
         print(f"{machine['date']}, {machine['cores']} cores, load {machine['load_at_start'][0]:.1f} at the start, "
               f"{machine['load_at_end'][0]:.1f} at the end")  # fmt: skip
     return 0
+
+
+def _keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Hold the run against an earlier one, then add it to the history."""
+    sizes = {name: getattr(arguments, name) for name in ("records", "rounds", "block_rows", "large", "routes")}
+    run, path = history_file.run_of(report, sizes), Path(arguments.history)
+    if before := history_file.earlier(path, arguments.against):
+        print("\n".join(history_file.compared(before, run)), file=sys.stderr)
+    history_file.append(path, run)
 
 
 def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -100,6 +116,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return dead_letters.measure(place, arguments.records, arguments.rounds)
         case "shards":
             return shards.measure(place, arguments.records, arguments.rounds)
+        case "shapes":
+            return shapes.measure(place, arguments.records, arguments.rounds, arguments.shape)
         case "routes":
             return routes.measure(place, arguments.routes, min(arguments.rounds, ROUTES_ROUNDS))
         case "memory":
@@ -118,6 +136,7 @@ def _lines(part: str, figures: dict[str, Any]) -> list[str]:
         "dead_letters": dead_letters,
         "shards": shards,
         "routes": routes,
+        "shapes": shapes,
         "formats": formats,
     }
     lines: list[str] = modules[part].lines(figures)
@@ -139,6 +158,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=PARTS, help="one part; all of them otherwise")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--history", metavar="FILE", default="",
+                        help="add the run's ratios to a file of JSON lines, and show them beside others")  # fmt: skip
+    parser.add_argument("--against", metavar="COMMIT", default="",
+                        help="with --history: beside those of this commit (the newest in the file)")  # fmt: skip
     sizes = parser.add_argument_group("sizes")
     sizes.add_argument(
         "--records", type=_count, default=4_000_000, help="speed, mirror: records in the topic (4,000,000)"
@@ -151,6 +174,14 @@ def _arguments() -> argparse.Namespace:
         "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
     )
     sizes.add_argument("--routes", type=_count, default=300, help="routes: topics, each with a table (300)")
+    sizes.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        choices=shapes.NAMES,
+        metavar="NAME",
+        help="shapes: this one; may be given again (all)",
+    )
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")

@@ -28,11 +28,11 @@ def arrow_job(url: str, table: str) -> Callable[[DataFrame, int], None]:
     return land
 
 
-def json_job(url: str, table: str) -> Callable[[DataFrame, int], None]:
-    """(b2): the function of ``foreachBatch``."""
+def json_job(url: str, table: str, allowed_errors: float = 0) -> Callable[[DataFrame, int], None]:
+    """(b2): the function of ``foreachBatch``.  ``allowed_errors``: the part of records that ClickHouse may skip."""
 
     def land(frame: DataFrame, _batch_id: int) -> None:
-        frame.select("value").mapInArrow(_inserter(url, table, as_json=True), "rows long").collect()
+        frame.select("value").mapInArrow(_inserter(url, table, allowed_errors, as_json=True), "rows long").collect()
 
     return land
 
@@ -71,18 +71,20 @@ def _parquet(folder: str) -> Insert:
     return write
 
 
-def _inserter(url: str, table: str, *, as_json: bool) -> Insert:
+def _inserter(url: str, table: str, allowed_errors: float = 0, *, as_json: bool) -> Insert:
     host, port = urlsplit(url).hostname, urlsplit(url).port
 
     def insert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import clickhouse_connect
 
         client = clickhouse_connect.get_client(host=host, port=port, autogenerate_session_id=False)
+        settings = {"input_format_allow_errors_ratio": allowed_errors} if allowed_errors else {}
         rows = 0
         for batch in batches:
             if as_json:
                 data = batch.column(0).buffers()[2]
-                client.raw_insert(table, insert_block=data[: _used(batch.column(0))].to_pybytes(), fmt="JSONEachRow")
+                block = data[: _used(batch.column(0))].to_pybytes()
+                client.raw_insert(table, insert_block=block, fmt="JSONEachRow", settings=settings)
             else:
                 client.insert_arrow(table, pa.Table.from_batches([batch]))
             rows += batch.num_rows

@@ -206,7 +206,8 @@ def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
             case "b":
                 query = writer.foreachBatch(baselines.arrow_job(settings["url"], command["table"])).start()
             case _:
-                query = writer.foreachBatch(baselines.json_job(settings["url"], command["table"])).start()
+                allowed = float("errors" in (command.get("keep") or {}))
+                query = writer.foreachBatch(baselines.json_job(settings["url"], command["table"], allowed)).start()
         query.awaitTermination()
         assert not any(name.partition(".")[0] == "chsink" for name in sys.modules), "a baseline imports no chsink"
         return {"spark_ms": _durations(query)}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -79,8 +80,8 @@ Order = dict[str, Any]
 
 def measure(rounds: int) -> dict[str, Any]:
     """Rows per second by format."""
-    orders = [_order(random.Random(at), at) for at in range(ORDERS)]  # noqa: S311 - data to decode
-    made = {"json": _json(orders), "avro": _avro(orders), "protobuf": _protobuf(orders)}
+    orders = [order(random.Random(at), at) for at in range(ORDERS)]  # noqa: S311 - data to decode
+    made = encoded(orders)
     table = Columns(tuple(Column(name, kind) for name, kind in COLUMNS.items()), (), "UTC")
     runs: dict[str, Callable[[], Any]] = {}
     for name, (form, values) in made.items():
@@ -109,7 +110,27 @@ def lines(figures: dict[str, Any]) -> list[str]:
     return said
 
 
-def _order(chance: random.Random, at: int) -> Order:
+def encoded(orders: list[Order]) -> dict[str, tuple[FormatSettings, list[bytes]]]:
+    """The values of the same orders, by format."""
+    return {"json": _json(orders), "avro": _avro(orders), "protobuf": _protobuf(orders)}
+
+
+def settings_of(form: FormatSettings, folder: Path) -> dict[str, str]:
+    """The format's options in a job file.  Its schema is written into the folder."""
+    if isinstance(form, Avro | Protobuf):
+        assert form.schema_file is not None, "no registry is asked"
+        path = folder / form.schema_file.path
+        path.write_bytes(form.schema_file.content)
+        return {
+            "type": form.type,
+            "schema_file": str(path),
+            **({"message": "Order"} if form.type == "protobuf" else {}),
+        }
+    return {}
+
+
+def order(chance: random.Random, at: int) -> Order:
+    """One of them."""
     return {
         "id": at * 7919,
         "customer": f"customer-{chance.randrange(10**6)}",

@@ -64,12 +64,12 @@ class Place:
         """An official client of the server."""
         return clickhouse_connect.get_client(dsn=self.url, autogenerate_session_id=False)
 
-    def empty_table(self, client: Any, name: str, *, deduplicated: bool) -> None:
-        """A new table of the benchmark's columns."""
+    def empty_table(self, client: Any, name: str, *, deduplicated: bool, columns: str = COLUMNS) -> None:
+        """A new table of the benchmark's columns, or of others, in the order of the first."""
         client.command(f"DROP TABLE IF EXISTS {name} SYNC")
         window = 10_000 if deduplicated else 0
         client.command(
-            f"CREATE TABLE {name} ({COLUMNS}) ENGINE = MergeTree ORDER BY id "
+            f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY {columns.split(maxsplit=1)[0]} "
             f"SETTINGS non_replicated_deduplication_window = {window}"
         )
 

@@ -44,12 +44,16 @@ class Runs:
 
     def add(self, number: int, answer: dict[str, Any], usage: Usage, fault: str | None) -> None:
         """Take the run; those below 1 are warm-ups.  WrongRowsError if ``fault`` says what is wrong with its rows."""
-        if fault:
-            raise WrongRowsError(f"{self.variant}, run {number}: {fault}")
+        self.check(number, fault)
         if number > 0:
             self.seconds.append(answer["seconds"])
             self.usages.append(usage)
             self.details.append(answer)
+
+    def check(self, number: int, fault: str | None) -> None:
+        """WrongRowsError if ``fault`` says what is wrong with the rows of a run."""
+        if fault:
+            raise WrongRowsError(f"{self.variant}, run {number}: {fault}")
 
     def rate(self, records: int) -> float:
         """Rows a second of the median run."""

@@ -2,8 +2,8 @@
 
 Rules:
 - A list may be a TOML list or one string with commas, for environment variables.
-- A reference, ``{ env = "NAME" }`` or ``{ file = "path" }``, becomes a ``SecretStr`` while the file is loaded.  A
-  relative path is taken from the job file's folder.
+- A reference, ``{ env = "NAME" }``, ``{ file = "path" }`` or ``{ command = ["program", "argument"] }``, becomes a
+  ``SecretStr`` while the file is loaded.  A relative path is taken from the job file's folder, where commands run.
 - A validator raises an entry of :mod:`chsink.errors.job_file`.  Its sentence shows a value only if the value cannot be
   a credential.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,8 @@ from chsink.errors import job_file
 from chsink.errors.entry import Entry
 from chsink.notation.sql import parse_table
 
-_REFERENCE_KEYS = frozenset({"env", "file"})
+_REFERENCE_KEYS = frozenset({"env", "file", "command"})
+_COMMAND_LIMIT_S = 60
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _CREDENTIAL = re.compile(
     r"password|secret|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$"
@@ -145,16 +147,20 @@ def reveal(value: str | SecretStr) -> str:
 
 
 def is_reference(value: object) -> bool:
-    """Whether a raw value is ``{ env = … }`` or ``{ file = … }``."""
+    """Whether a raw value is ``{ env = … }``, ``{ file = … }`` or ``{ command = … }``."""
     return isinstance(value, Mapping) and bool(value) and set(value) <= _REFERENCE_KEYS
 
 
 def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
     """The text that a reference points to, looked up in the validation context's ``environ`` or ``folder``."""
-    if not is_reference(value) or len(value) != 1 or not all(isinstance(name, str) for name in value.values()):
+    if not is_reference(value) or len(value) != 1:
         raise job_file.NOT_A_REFERENCE()
     [(kind, name)] = value.items()
     context: Mapping[str, Any] = info.context or {"environ": os.environ, "folder": Path()}
+    if kind == "command":
+        return SecretStr(_printed(name, context))
+    if not isinstance(name, str):
+        raise job_file.NOT_A_REFERENCE()
     if kind == "env":
         if name not in context["environ"]:
             raise job_file.VARIABLE_NOT_SET(variable=name)
@@ -165,6 +171,31 @@ def resolved(value: Mapping[str, Any], info: ValidationInfo) -> SecretStr:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise job_file.REFERENCED_FILE_UNREADABLE(path=path, reason=reason) from error
+
+
+def _printed(words: object, context: Mapping[str, Any]) -> str:
+    """What a command prints.  No shell reads it, and nothing that it says is shown: it may be the credential."""
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+        raise job_file.NOT_A_COMMAND()
+    try:
+        done = subprocess.run(
+            words, cwd=context["folder"], env=dict(context["environ"]), stdin=subprocess.DEVNULL, capture_output=True,
+            check=True, timeout=_COMMAND_LIMIT_S,
+        )  # fmt: skip
+        text = done.stdout.decode("utf-8").rstrip("\r\n")
+    except subprocess.CalledProcessError as error:
+        reason = f"it ended with {error.returncode}"
+    except subprocess.TimeoutExpired:
+        reason = f"it ran for {_COMMAND_LIMIT_S} s"
+    except UnicodeDecodeError:
+        reason = "it did not print UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it cannot be run"
+    else:
+        reason = "" if text else "it printed nothing"
+    if reason:
+        raise job_file.COMMAND_FAILED(program=words[0], reason=reason)
+    return text
 
 
 def _as_password(value: object, info: ValidationInfo) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,9 @@ def init(  # noqa: PLR0917 - options of a command
     table: Annotated[
         str | None, typer.Option(help="The table. Default: named after the topic.", metavar="[DATABASE.]TABLE")
     ] = None,
+    shard_key: Annotated[
+        list[str] | None, typer.Option(help="Column that chooses the shard. Default: random.", metavar="COLUMN")
+    ] = None,
     sample: Annotated[
         int, typer.Option(help="Read the first and last N records of each partition.", metavar="N", min=1)
     ] = 1_000,
@@ -59,7 +63,7 @@ def init(  # noqa: PLR0917 - options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is not None:
         found = _starting_point(path, topic, bootstrap, endpoint or (), registry, table, root)
-        _from_topic(path, found, sample, apply=apply, as_json=as_json)
+        _from_topic(path, replace(found, shard_key=shard_key or ()), sample, apply=apply, as_json=as_json)
     elif example:
         stack = running(root)
         _write({path: example_job(stack, root)} | {path.parent / name: template(name) for name in EXAMPLE_FILES})

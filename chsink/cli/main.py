@@ -17,9 +17,11 @@ from chsink.cli.init import init
 from chsink.cli.jars import jars
 from chsink.cli.kafka import kafka
 from chsink.cli.mirror import mirror
+from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_commit import commit
 from chsink.cli.mirror_events import events
+from chsink.cli.mirror_publish import publish
 from chsink.cli.mirror_recover import recover
 from chsink.cli.mirror_takeover import takeover
 from chsink.cli.output import command_group
@@ -96,7 +98,9 @@ app.command()(status)
 app.command()(ui)
 app.command()(verify)
 app.command()(jars)
+mirror.command()(backfill)
 mirror.command()(clean)
+mirror.command()(publish)
 mirror.command()(commit)
 mirror.command()(events)
 mirror.command()(recover)

@@ -27,13 +27,14 @@ def commit(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
 
+    from chsink.kafka.admin import open_admin
     from chsink.mirror.commit_now import commit_now
     from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import names_of
+    from chsink.mirror.opening import open_mirror
 
-    names = names_of(loaded)
-    with in_words(names):
-        snapshots = commit_now(names, loaded.mirror.tables, 2 * loaded.mirror.timeout_s)
+    opened = open_mirror(loaded, open_admin(loaded))
+    with in_words(opened.names):
+        snapshots = commit_now(opened, 2 * loaded.mirror.timeout_s)
     if as_json:
         print_json({"tables": [{"table": name, "snapshot": snapshot} for name, snapshot in snapshots.items()]})
     else:

@@ -141,7 +141,8 @@ def _print(report: Report) -> None:
         typer.echo(f"note: {note}")
     judged = sum(r.length for p in report.partitions for r in p.judged)
     verdict = "no difference" if report.ok else "differences found"
-    typer.echo(f"sink {report.sink}: {judged:,} offsets judged, {verdict}")
+    said = f"{judged:,} offsets judged, {verdict}" if judged or not report.ok else "nothing has landed yet to be judged"
+    typer.echo(f"sink {report.sink}: {said}")
 
 
 def _whole(table: TableReport) -> str:

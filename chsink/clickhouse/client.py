@@ -29,6 +29,7 @@ from urllib3 import PoolManager, Timeout
 from urllib3.exceptions import HTTPError
 
 from chsink.clickhouse.transport import nothing_sent, open_pool, said
+from chsink.errors.tls import unreadable
 from chsink.notation.codes import SETTING_CONSTRAINT_VIOLATION
 from chsink.ports import Row, ServerRefused, Unanswered, Unreachable
 
@@ -196,6 +197,9 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
     """A client of one replica.  Raises Unreachable when it does not answer: nothing of a statement was sent yet."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
+    named = {"ca_file": endpoint.ca_file, "cert_file": endpoint.cert_file, "key_file": endpoint.key_file}
+    if secure and (wrong := unreadable({f"clickhouse.tls.{key}": file for key, file in named.items()})):
+        raise Unreachable(f"{url}: {wrong}")
     tls = {
         "ca_cert": endpoint.ca_file,
         "client_cert": endpoint.cert_file,

@@ -26,6 +26,8 @@ from urllib3.exceptions import (
 )
 from urllib3.response import BaseHTTPResponse
 
+from chsink.errors import tls
+
 EXCEPTION_CODE = "X-ClickHouse-Exception-Code"
 GATEWAY_WITHOUT_ANSWER = (502, 504)
 CONNECTIONS = 16
@@ -61,8 +63,8 @@ def _check(response: BaseHTTPResponse, *, read: bool) -> None:
         raise ForeignAnswerError(f"the answer is not ClickHouse's (HTTP status {response.status})")
 
 
-def open_pool(send_timeout_s: float, **tls: Any) -> PoolManager:
-    """A pool with the official client's socket options.  ``tls``: ``ca_cert``, ``client_cert``, ``client_cert_key``
+def open_pool(send_timeout_s: float, **files: Any) -> PoolManager:
+    """A pool with the official client's socket options.  ``files``: ``ca_cert``, ``client_cert``, ``client_cert_key``
     and ``verify`` as it takes them.  Proxies named in the environment are not used.
     """
 
@@ -72,7 +74,7 @@ def open_pool(send_timeout_s: float, **tls: Any) -> PoolManager:
     class HttpsPool(HTTPSConnectionPool):
         ConnectionCls = _bounded(HTTPSConnection, send_timeout_s)
 
-    options = get_pool_manager_options(maxsize=CONNECTIONS, retries=0, **tls)
+    options = get_pool_manager_options(maxsize=CONNECTIONS, retries=0, **files)
     pool = CheckedPool(**options)
     pool.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
     return pool
@@ -101,8 +103,8 @@ def said(error: HTTPError) -> str:
     cause = reason.__cause__
     if isinstance(reason, NewConnectionError) and isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    if isinstance(reason, SSLError) and "WRONG_VERSION_NUMBER" in str(reason):
-        return "the server does not speak TLS on this port: change https:// to http://, or name its TLS port"
+    if meant := tls.meaning(str(reason), "clickhouse.tls", "clickhouse.endpoints"):
+        return meant
     if isinstance(reason, ProtocolError) and len(reason.args) == 2 and isinstance(reason.args[1], OSError):
         return reason.args[1].strerror or str(reason.args[1])
     return _POOL_OR_CONNECTION.sub("", str(reason))

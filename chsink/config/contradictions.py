@@ -111,6 +111,8 @@ def records_name_tables(
         by, key = route.table_by, f"{at}.table_by"
         if by is None:
             continue
+        if not (by.tables or by.patterns):
+            yield problem(key, job_file.TABLE_BY_NO_TABLE())
         if len(by.sources) != 1:
             yield problem(key, job_file.TABLE_BY_WHAT(keys=" and ".join(by.sources) or "none of them"))
         if isinstance(route, MirrorRouteSection) and by.column not in {None, "key"}:

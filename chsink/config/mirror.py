@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from chsink.config.options import CatalogProperties
-from chsink.config.routes import Routing, TableBy, TopicsSection
+from chsink.config.routes import Routing, TableBy, TopicsSection, ValuePattern
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, reveal
 from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
@@ -78,7 +78,8 @@ IcebergTemplate = Annotated[str, AfterValidator(_check_template)]
 class IcebergTableBy(TableBy):
     """Each record names its Iceberg table."""
 
-    tables: dict[Text, IcebergTemplate] = Field(min_length=1)
+    tables: dict[Text, IcebergTemplate] = Field(default_factory=dict)
+    patterns: dict[ValuePattern, IcebergTemplate] = Field(default_factory=dict)
 
 
 class MirrorRouteSection(TopicsSection):
@@ -147,8 +148,11 @@ class Mirror(Section):
     enabled: bool = False
     """Whether `chsink run` runs the mirror, too. If false, the section is checked and not used."""
     catalog: CatalogProperties = Field(default_factory=dict)
-    """The Iceberg catalog: `name` and pyiceberg's properties, such as `type`, `uri` and `warehouse`. A value is a
-    string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    """The [Iceberg catalog](mirror.md#catalogs-and-storage): `name` and pyiceberg's properties, such as `type`, `uri`
+    and `warehouse`. A value is a string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`."""
+    branch: Text = "main"
+    """Branch of the tables to which the mirror commits. Readers see a branch other than `main` once
+    [`chsink mirror publish`](mirror.md#audit-before-readers-see-it) has moved `main` to it."""
     control_topic: Topic = "chsink-mirror"
     """Topic on which workers report files to the coordinator. Sinks may share it."""
     checkpoint: Text | None = None
@@ -164,6 +168,9 @@ class Mirror(Section):
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
     """What a new table has besides its columns. Default: Iceberg's defaults."""
+    added_tables: Literal["halt", "now"] = "halt"
+    """Where a table begins that is new for topics that the mirror has read. `halt`: a person
+    [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records."""
     evolution: Literal["off", "add_columns"] = "off"
     """What to do with a field that has no column or does not fit its column. `off` ignores a field without a column; a
     field that does not fit is a bad value. `add_columns` first
@@ -172,6 +179,7 @@ class Mirror(Section):
     """Topics and their tables, written as `[[mirror.route]]`."""
 
     _routes: tuple[MirrorRoute, ...] | None = PrivateAttr(default=None)
+    _named: tuple[MirrorRoute, ...] | None = PrivateAttr(default=None)
 
     def with_routes(self, routes: Collection[MirrorRoute]) -> Self:
         """The section with these routes."""
@@ -196,7 +204,9 @@ class Mirror(Section):
     @property
     def routes(self) -> tuple[MirrorRoute, ...]:
         """The routes, one for each topic and table; before Kafka was asked for its topics, those of named topics."""
-        return tuple(self.routing().routes()[0]) if self._routes is None else self._routes
+        if self._named is None:
+            self._named = tuple(self.routing().routes()[0])
+        return self._named if self._routes is None else self._routes
 
     @property
     def topics(self) -> tuple[str, ...]:

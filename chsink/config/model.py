@@ -333,14 +333,20 @@ def schema() -> Schema:
 
 
 def origins_in(data: Mapping[str, object], source: str) -> dict[str, str]:
-    """The origin of each key of a mapping: ``source``, or the variable or file of a reference."""
-    kinds = {"env": "environment variable", "file": "file"}
+    """The origin of each key of a mapping: ``source``, or the variable, file or command of a reference."""
     return {
-        path: " and ".join(f"{kinds[kind]} {name}" for kind, name in leaf.items()) + f", named in {source}"
+        path: " and ".join(_named(kind, name) for kind, name in leaf.items()) + f", named in {source}"
         if is_reference(leaf)
         else source
         for path, leaf in flat_items(data)
     }
+
+
+def _named(kind: str, name: object) -> str:
+    """What a reference points to; of a command, the program."""
+    if kind == "command":
+        return f"command {name[0]}" if isinstance(name, list) and name else "command"
+    return f"{'environment variable' if kind == 'env' else kind} {name}"
 
 
 # --- pydantic's errors as problems -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import AfterValidator, Field
 
 from chsink.config.problems import Problem, problem
-from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern
+from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern, value_pattern
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic
 from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, KeyColumns
@@ -50,6 +50,15 @@ def _check_pattern(text: str) -> str:
     return text
 
 
+def _check_value_pattern(text: str) -> str:
+    try:
+        value_pattern(text)
+    except (ValueError, re.error) as error:
+        raise job_file.NOT_A_VALUE_PATTERN(value=repr(text), reason=error) from error
+    return text
+
+
+ValuePattern = Annotated[Text, AfterValidator(_check_value_pattern)]
 Template = Annotated[str, AfterValidator(_check_template)]
 
 
@@ -65,8 +74,11 @@ class TableBy(Section):
     """Name of the Kafka header that names the table; if a record has several, the last one. For every format."""
     column: Text | None = None
     """Column that names the table, in a stream that your program transforms; or `"key"`, for the record's key."""
-    tables: dict[Text, Template] = Field(min_length=1)
+    tables: dict[Text, Template] = Field(default_factory=dict)
     """The table for each value: `{ order = "orders", refund = "refunds" }`. Several values can have the same table."""
+    patterns: dict[ValuePattern, Template] = Field(default_factory=dict)
+    """The table for each [pattern](routing.md#patterns) of values that `tables` does not name:
+    `{ 'eu-.*' = "orders_eu" }`. A value that matches several patterns lands in the table of each."""
     unknown: Literal["bad", "ignore"] = "bad"
     """What to do with a record that has another value, or none: treat it as a bad value (`errors.on_bad_value`), once
     and not once per table; or leave it out without counting it."""
@@ -81,13 +93,18 @@ class TableBy(Section):
         """Each table, by its template as it is ``filled``, and the choice of its records.  The first table reports the
         records of no table.
         """
-        by_table: dict[Name, list[str]] = {}
+        by_table: dict[Name, tuple[list[str], list[str]]] = {}
         for value, template in self.tables.items():
-            by_table.setdefault(filled(template), []).append(value)
+            by_table.setdefault(filled(template), ([], []))[0].append(value)
+        for text, template in self.patterns.items():
+            by_table.setdefault(filled(template), ([], []))[1].append(value_pattern(text))
         [(source, name), *_] = self.sources.items()
-        for at, (table, own) in enumerate(by_table.items()):
-            known = tuple(self.tables) if at == 0 and self.unknown == "bad" else None
-            yield table, Choice(source, name, tuple(own), known, header)
+        named, every = tuple(self.tables), tuple(map(value_pattern, self.patterns))
+        for at, (table, (values, patterns)) in enumerate(by_table.items()):
+            reports = at == 0 and self.unknown == "bad"
+            known = (named, every) if reports else (None, ())
+            apart = named if patterns else ()
+            yield table, Choice(source, name, tuple(values), known[0], header, tuple(patterns), apart, known[1])
 
 
 class TopicsSection(Section):
@@ -111,8 +128,11 @@ class TopicsSection(Section):
     def templates(self) -> dict[str, str]:
         """The templates of table names, by the key that holds each."""
         one = {} if self.table is None else {"table": self.table}
-        by = {} if self.table_by is None else self.table_by.tables
-        return one | {f"table_by.tables.{value}": template for value, template in by.items()}
+        by = self.table_by
+        if by is None:
+            return one
+        named = {f"table_by.tables.{value}": template for value, template in by.tables.items()}
+        return one | named | {f"table_by.patterns.{text}": template for text, template in by.patterns.items()}
 
     @property
     def unknown_placeholders(self) -> dict[str, str]:

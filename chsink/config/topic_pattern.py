@@ -32,6 +32,15 @@ def parse_pattern(text: str) -> re.Pattern[str]:
     return compiled
 
 
+def value_pattern(text: str) -> str:
+    """A pattern of the same syntax for RE2, which matches values of records.  Raises ValueError if it is refused."""
+    tokens = _tokens(text, "(?:")
+    if any(token in {"(?=", "(?!"} for token in tokens):
+        raise ValueError("a value's pattern cannot look ahead")
+    re.compile("".join(tokens))
+    return "".join(tokens)
+
+
 def java_pattern(patterns: Iterable[str], excluded: Iterable[str], names: Iterable[str]) -> str:
     """One Java pattern for all topics to read: the ``names``, and each topic that matches one of ``patterns`` unless it
     is internal or ``excluded``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,8 +14,14 @@ from chsink.ports import BadValue, Decoded
 
 BLOCK_ROWS: Final = 16_384
 BLOCK_BYTES: Final = 8 << 20
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 Rows = npt.NDArray[np.int64]
+
+
+def spread(size: int, most: int) -> Rows:
+    """At most so many of ``size`` numbers, spread evenly, but not at even distances: records may take turns."""
+    return np.unique((np.arange(most) * _GOLDEN % 1 * size).astype(np.int64))[:size]
 
 
 class Collected:

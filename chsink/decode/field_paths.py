@@ -42,6 +42,10 @@ class Places:
         """Whether every field is read by its name from the record itself."""
         return not self.envelope and not self.paths
 
+    def of(self, names: Collection[str]) -> Places:
+        """Without the paths of other fields: nothing is expected there."""
+        return Places(self.envelope, {name: path for name, path in self.paths.items() if name in names})
+
     def path(self, name: str) -> Path:
         """The path of a field."""
         return self.paths.get(name) or (*self.envelope, name)

@@ -9,7 +9,6 @@ outcome of a record depends on that record alone.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.blocks import Collected, Rows, blocks
+from chsink.decode.blocks import Collected, Rows, blocks, spread
 from chsink.decode.codec import Mask, Suspects, numpy_of
 from chsink.decode.columns import Column
 from chsink.decode.exact import ExactDecoder
@@ -32,10 +31,9 @@ from chsink.ports import BadValue, Decoded
 
 CUT_ROWS: Final = 1024
 LEAF_ROWS: Final = 32
-SAMPLE_ROWS: Final = 64
+SKELETON_ROWS: Final = 64
 SAMPLE_BYTES: Final = 1 << 20
 
-_GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _AT_ROW: Final = re.compile(r"in row (\d+)$")
 
 
@@ -49,6 +47,7 @@ class FieldDecoder:
 
     def __init__(self, fields: Sequence[Field], places: Places = PLAIN) -> None:
         self._fields = tuple(fields)
+        places = places.of([field.name for field in fields])
         self._places = places
         self._reference = ExactDecoder(self._fields, places)
         self._plan: FastPlan | None = None  # kept from one call to the next while it suits the records
@@ -74,8 +73,8 @@ class FieldDecoder:
         return run.finish(self.schema)
 
     def _sample(self, values: pa.Array, lengths: npt.NDArray[Any]) -> list[Pairs]:
-        """A sample of the records that fit, spread evenly, but not at even distances: records may take turns."""
-        sampled = np.unique((np.arange(SAMPLE_ROWS) * _GOLDEN % 1 * len(values)).astype(np.intp))[: len(values)]
+        """A sample of the records that fit."""
+        sampled = spread(len(values), SKELETON_ROWS)
         sampled = sampled[np.cumsum(lengths[sampled]) <= SAMPLE_BYTES]
         records = values.take(pa.array(sampled)).cast(pa.binary()).to_pylist()
         return [fit for fit in map(self._reference.fit, records) if fit is not None]

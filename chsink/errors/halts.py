@@ -314,6 +314,12 @@ RESEND_WOULD_DOUBLE = preflight(
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
+RESEND_LETTERS_DOUBLE = preflight(
+    "CHS-322",
+    "{table} holds {letters} dead letters of {ranges}: if the range is inserted again, they will be there twice",
+    "delete them on {url}, where dead letters are kept: {delete}; then run this command again before you start the "
+    "job, because ClickHouse would drop them as duplicates",
+)
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "

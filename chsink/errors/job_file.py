@@ -5,7 +5,7 @@ from __future__ import annotations
 from chsink.errors.entry import config
 
 # A sentence follows the key and the origin of its value: "kafka.bootstrap (job.toml): …".
-_REFERENCE = 'write {{ env = "NAME" }} or {{ file = "path" }}'
+_REFERENCE = 'write {{ env = "NAME" }}, {{ file = "path" }} or {{ command = ["program", "argument"] }}'
 
 # --- CHS-101: the file itself
 
@@ -81,6 +81,11 @@ NOT_AN_ICEBERG_TABLE = config(
     "{value} is not the name of an Iceberg table",
     'write "namespace.table"; {{topic}} stands for the topic\'s name',
 )
+NOT_A_VALUE_PATTERN = config(
+    "CHS-104",
+    "{value} is not a pattern of values: {reason}",
+    "write a regular expression that matches the whole value, with the syntax of topic_pattern but no (?=…) and (?!…)",
+)
 NOT_AN_ICEBERG_TERM = config(
     "CHS-104",
     "{value} is not a partition field or sort field of an Iceberg table: {reason}",
@@ -143,8 +148,13 @@ NOT_AN_INTERVAL = config(
 )
 NOT_A_REFERENCE = config(
     "CHS-104",
-    "it is not a reference to one environment variable or one file",
+    "it is not a reference to one environment variable, one file or one command",
     _REFERENCE,
+)
+NOT_A_COMMAND = config(
+    "CHS-104",
+    "a command is a list of texts: a program and its arguments",
+    'write {{ command = ["vault", "kv", "get", "-field=password", "secret/chsink"] }}, for example; no shell reads it',
 )
 NOT_AN_OPTION_VALUE = config("CHS-104", "it must be a string, a number or a boolean", "write a single value")
 TRIGGER_REFUSED = config(
@@ -236,6 +246,11 @@ TABLE_BY_NO_JSON = config(
     "CHS-106",
     "only a JSON record can name its table by a field, and the format is {format}",
     'let a Kafka header name the table: set header = "…" instead of field',
+)
+TABLE_BY_NO_TABLE = config(
+    "CHS-106",
+    "it names no table",
+    'set tables = {{ value = "table" }}, or patterns',
 )
 TABLE_BY_NO_COLUMN = config(
     "CHS-106",
@@ -375,6 +390,12 @@ REFERENCED_FILE_UNREADABLE = config(
     "CHS-108",
     "cannot read {path}: {reason}",
     "make the file readable where the driver starts; a relative path starts at the job file's folder",
+)
+COMMAND_FAILED = config(
+    "CHS-108",
+    "the command {program} gave no credential: {reason}",
+    "run the command where the driver starts, as its user, in the job file's folder: it must print the credential, and "
+    "nothing else, on its standard output, and end with 0 within a minute",
 )
 
 # --- CHS-109: Kafka options that librdkafka does not have

@@ -102,7 +102,7 @@ DEV_NOT_RUNNING = preflight(
 FILE_EXISTS = preflight(
     "CHS-909",
     "{path} exists already, and chsink init never overwrites a file",
-    "choose another file name, or move this file away",
+    "choose another folder, or move this file away; with --from-topic, the .sql file is named after --table",
 )
 DEV_SQL_REFUSED = preflight(
     "CHS-910",

@@ -762,6 +762,32 @@ MIRROR_COLUMNS_MISSING = altered(
     "{tp}: records need columns that Iceberg tables lack: {columns}",
     'start again: with mirror.evolution = "add_columns", the mirror changes the tables and then lands the records',
 )
+MIRROR_NO_BRANCH = preflight(
+    "CHS-200",
+    "Iceberg table {table} has snapshots, but no branch {branch}, which mirror.branch names",
+    "create the branch from main, for example in Spark: ALTER TABLE {table} CREATE BRANCH `{branch}`; or correct "
+    "mirror.branch",
+)
+MIRROR_MAIN_MOVED = preflight(
+    "CHS-299",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
+    "not contain",
+    "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
+    "procedure cherrypick_snapshot; then let the branch begin anew from main: ALTER TABLE {table} CREATE OR REPLACE "
+    "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
+)
+MIRROR_MAIN_UNSEEN = preflight(
+    "CHS-299",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
+    "{main} have expired, so whether it contains main cannot be seen",
+    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
+    "clean --expire-snapshots`, which keeps those that were not published",
+)
+MIRROR_SNAPSHOT_NOT_THERE = preflight(
+    "CHS-299",
+    "branch {branch} of {table} has no snapshot {snapshot}",
+    "name a snapshot of the branch: the table's metadata table `refs` has its newest one, `snapshots` has all",
+)
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",
     "the Iceberg catalog {catalog} cannot be opened: {reason}",
@@ -826,6 +852,12 @@ VERIFY_INCOMPLETE = preflight(
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only as a whole, "
     "which is not possible: {reason}",
     "verify the other topics with --topic; a new table with these columns can always be verified",
+)
+NO_RECORD_TO_GUESS_FROM = preflight(
+    "CHS-296",
+    "Kafka holds no record of topic {topic} now, so the format of its records cannot be guessed",
+    "produce records, then run the command again; if there were some, Kafka has deleted them: see retention.ms of the "
+    "topic, which counts from the timestamps of the records",
 )
 NOTHING_TO_GUESS_FROM = preflight(
     "CHS-296",

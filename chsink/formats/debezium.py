@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.decode.blocks import Rows
+from chsink.decode.blocks import Rows, spread
 from chsink.decode.codec import Mask, mask_of, valid_of
 from chsink.decode.columns import Column
 from chsink.decode.combine import beside, gathered, rows_of
@@ -32,6 +32,7 @@ from chsink.decode.connect import connected
 from chsink.decode.field_paths import Path, Places, no_object
 from chsink.decode.fields import Field, fields_of
 from chsink.decode.json_decoder import FieldDecoder
+from chsink.decode.prefilter import window
 from chsink.formats.connect_schema import KEPT, SCHEMA_ONCE, SCHEMA_PATH, by_schema, payloads, type_at, type_of
 from chsink.formats.deletes import filled, of_deletion
 from chsink.formats.json import ShapedFields, constant_of, said_of
@@ -49,9 +50,14 @@ ROWLESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _PAYLOAD: Final[Path] = ("payload",)
 _OPS: Final = (
-    *fields_of([Column("op", "Nullable(String)"), Column("wrapped", "Nullable(String)")], "UTC"),
+    *fields_of([Column("$.op", "Nullable(String)"), Column("$.payload.op", "Nullable(String)")], "UTC"),
     SCHEMA_ONCE,
 )
+_OP_PATHS: Final = {"$.op": ("op",), "$.payload.op": (*_PAYLOAD, "op"), SCHEMA_ONCE.name: SCHEMA_PATH}
+_PRESENT: Final = pa.array(["c", "r", "u"])
+_SAMPLE: Final = 64
+_FEW: Final = 8
+"""At most one event in so many may be no plain change, if all are read as such first."""
 
 
 class SchemaBeside(NamedTuple):
@@ -76,10 +82,10 @@ class DebeziumReader:
         self._marks_deletes = self._deleted is not None or ("op",) in self._paths.values()
         self._primary_key = frozenset(settings.primary_key)
         self._unsent = _written(settings.unavailable_value)
-        self._ops = FieldDecoder(
-            _OPS, Places((), {"op": ("op",), "wrapped": (*_PAYLOAD, "op"), SCHEMA_ONCE.name: SCHEMA_PATH})
-        )
+        self._ops = FieldDecoder(_OPS, Places((), _OP_PATHS))
         self._of_rows = lru_cache(KEPT)(self._new_decoder)
+        self._of_changes = lru_cache(KEPT)(self._new_change_decoder)
+        self._clear = not _OP_PATHS.keys() & {field.name for field in self._read}
         if self._deleted is not None:
             self._marks = [constant_of(self._deleted, mark) for mark in (0, 1)]
 
@@ -112,14 +118,44 @@ class DebeziumReader:
         return gathered(len(values), parts)
 
     def _events(self, values: pa.Array, keys: pa.Array | None, beside: bytes | None) -> Decoded:
-        """Decodes whole records, or, with the text of the schema ``beside`` them, payloads that were cut out."""
+        """Decodes whole records, or, with the text of the schema ``beside`` them, payloads that were cut out.
+
+        If most are plain changes, all are read as such first; those that are not are read again, by their kind.
+        """
+        if not self._mostly_plain(values):
+            return self._by_kind(values, keys, beside)
+        rows, found = self._plain_changes(values, beside)
+        if len(rows) == len(values):
+            return found
+        left = np.delete(np.arange(len(values)), rows)
+        others = pa.array(left)
+        rest = self._by_kind(values.take(others), None if keys is None else keys.take(others), beside)
+        return gathered(len(values), [(rows, found), (left, rest)])
+
+    def _mostly_plain(self, values: pa.Array) -> bool:
+        sample = values.take(pa.array(spread(len(values), _SAMPLE)))
+        plain, wrapped = (column.cast(pa.string()) for column in self._ops.decode(sample).batch.columns[:2])
+        changes = int((mask_of(pc.is_in(plain, _PRESENT)) & ~valid_of(wrapped)).sum())
+        return self._clear and len(sample) - changes <= len(sample) // _FEW
+
+    def _plain_changes(self, values: pa.Array, beside: bytes | None) -> tuple[Rows, Decoded]:
+        """The events that are not deletes, and have no schema beside them: their rows, and what they hold."""
+        found = self._of_changes(SchemaBeside(beside, ())).decode(values)
+        origin, columns = rows_of(found, len(values)), len(self._read)
+        plain, wrapped = (found.batch.column(columns + at).cast(pa.string()) for at in range(2))
+        taken = mask_of(pc.is_in(plain, _PRESENT)) & ~valid_of(wrapped)
+        taken &= ~self._not_sent(values if len(origin) == len(values) else values.take(pa.array(origin)))
+        batch = found.batch.select(list(range(columns)))
+        kept = Decoded(batch if taken.all() else batch.filter(pa.array(taken)), None)
+        return origin[taken], self._whole(kept, deleted=False)
+
+    def _by_kind(self, values: pa.Array, keys: pa.Array | None, beside: bytes | None) -> Decoded:
         ops = self._ops.decode(values)
         origin, bad, parts = rows_of(ops, len(values)), list(ops.bad), []
         plain, wrapped = (column.cast(pa.string()) for column in ops.batch.columns[:2])
         letter, is_wrapped = pc.coalesce(plain, wrapped), valid_of(wrapped)
-        present, delete = (mask_of(pc.is_in(letter, pa.array(kinds))) for kinds in (["c", "r", "u"], ["d"]))
-        whole = values.take(pa.array(origin))
-        unsent = np.logical_or.reduce([mask_of(pc.match_substring(whole, text)) for text in self._unsent])
+        present, delete = (mask_of(pc.is_in(letter, kinds)) for kinds in (_PRESENT, pa.array(["d"])))
+        unsent = self._not_sent(values if len(origin) == len(values) else values.take(pa.array(origin)))
         taken = ~(is_wrapped & valid_of(plain)) & ~unsent & (present | (delete & self._marks_deletes))
         if beside is not None:
             taken &= ~is_wrapped
@@ -138,6 +174,15 @@ class DebeziumReader:
         if not parts:
             parts = self._changes(origin[:0], values, keys, SchemaBeside(beside, ()), deleted=False)
         return gathered(len(values), parts, sorted(bad, key=lambda one: one.row))
+
+    def _not_sent(self, values: pa.Array) -> Mask:
+        """Which of the events hold the placeholder.  Few do, so all are searched at once for each of its forms."""
+        _, data = window(values)
+        together = data.tobytes()
+        found = [text for text in self._unsent if text.encode() in together]
+        masks = [mask_of(pc.match_substring(values, text)) for text in found]
+        unsent: Mask = np.logical_or.reduce([np.zeros(len(values), np.bool_), *masks])
+        return unsent
 
     def _changes(
         self, rows: Rows, values: pa.Array, keys: pa.Array | None, schema: SchemaBeside, *, deleted: bool
@@ -220,6 +265,12 @@ class DebeziumReader:
         row = (*schema.around, "before" if deleted else "after")
         places = replace(self._event_places(schema, deleted=deleted), envelope=row)
         return FieldDecoder(self._connected(fields, schema, places), places)
+
+    def _new_change_decoder(self, schema: SchemaBeside) -> FieldDecoder:
+        """A decoder of ``after``, and of what :data:`_OPS` says of the event."""
+        around = self._event_places(schema)
+        places = Places((*schema.around, "after"), {**around.paths, **_OP_PATHS})
+        return FieldDecoder([*self._connected(self._read, schema, places), *_OPS], places)
 
     def _event_places(self, schema: SchemaBeside, *, deleted: bool = False) -> Places:
         """The places of the columns that have a path.  For deletes, a path into ``after`` leads into ``before``."""

@@ -12,10 +12,12 @@ Source = Literal["field", "header", "column"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Selects the records of one table: those whose field, header or column ``name`` has one of ``values``.
+    """Selects the records of one table: those whose field, header or column ``name`` has one of ``values``; or one that
+    matches one of ``patterns``, RE2's for the whole value, and is not among ``named``, the values of all tables.
 
     A record that no table takes must be reported as bad once, so one table of the topic reports it.  In that table,
-    ``known`` holds the values of all tables; in the others it is None.  ``header``: bytes before the JSON text.
+    ``known`` holds the values of all tables, and ``known_patterns`` their patterns; in the others, ``known`` is None.
+    ``header``: bytes before the JSON text.
     """
 
     source: Source
@@ -23,6 +25,9 @@ class Choice:
     values: tuple[str, ...]
     known: tuple[str, ...] | None = None
     header: int = 0
+    patterns: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    known_patterns: tuple[str, ...] = ()
 
     @property
     def reads(self) -> str:
@@ -37,4 +42,6 @@ class Choice:
     def part(self) -> list[object]:
         """The choice as a JSON document, for the fingerprint."""
         known = None if self.known is None else sorted(self.known)
-        return [VERSION, self.source, self.name, sorted(self.values), known]
+        part: list[object] = [VERSION, self.source, self.name, sorted(self.values), known]
+        matching = (self.patterns, self.named if self.patterns else (), self.known_patterns)
+        return [*part, *map(sorted, matching)] if any(matching) else part

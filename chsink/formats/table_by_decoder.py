@@ -51,14 +51,18 @@ class RecordChooser:
 
     def mine(self, said: pa.Array) -> Mask:
         """A mask of the records of the choice's table, from the selecting values ``said``."""
-        return _one_of(said, self._choice.values)
+        found, choice = _one_of(said, self._choice.values), self._choice
+        if choice.patterns:
+            found |= _matching(said, choice.patterns) & ~_one_of(said, choice.named)
+        return found
 
     def of_no_table(self, said: pa.Array, unreadable: dict[int, BadValue]) -> list[BadValue]:
         """Bad values for the records that no table takes; empty if another table reports these."""
         if self._choice.known is None:
             return []
         bad = []
-        for row in np.flatnonzero(~_one_of(said, self._choice.known)).tolist():
+        known = _one_of(said, self._choice.known) | _matching(said, self._choice.known_patterns)
+        for row in np.flatnonzero(~known).tolist():
             reason = UNKNOWN if said[row].is_valid else NOTHING
             bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self._choice.words)))
         return bad
@@ -156,3 +160,12 @@ def _one_of(said: pa.Array, values: tuple[str, ...]) -> Mask:
     """A mask of the records whose selecting value is one of ``values``."""
     wanted = pa.array([value.encode() for value in values], pa.binary())
     return pc.is_in(said, value_set=wanted, skip_nulls=True).to_numpy(zero_copy_only=False)
+
+
+def _matching(said: pa.Array, patterns: tuple[str, ...]) -> Mask:
+    """A mask of the records whose whole selecting value matches one of ``patterns``."""
+    found: Mask = np.zeros(len(said), np.bool_)
+    for pattern in patterns:
+        matches = pc.match_substring_regex(said, pattern=f"^(?:{pattern})$").fill_null(False)
+        found |= matches.to_numpy(zero_copy_only=False)
+    return found

@@ -14,7 +14,6 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, Man
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table import TableProperties as P
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import EMPTY_DICT
@@ -36,9 +35,9 @@ class AppendBySpec(_MergeAppendFiles):
     of that id.
     """
 
-    def __init__(self, table: Table, attempt: uuid.UUID, summary: Mapping[str, str]) -> None:
+    def __init__(self, table: Table, attempt: uuid.UUID, summary: Mapping[str, str], branch: str) -> None:
         transaction = _AsRead(table, autocommit=False)
-        super().__init__(Operation.APPEND, transaction, table.io, MAIN_BRANCH, attempt, dict(summary))
+        super().__init__(Operation.APPEND, transaction, table.io, branch, attempt, dict(summary))
         # Iceberg's default; pyiceberg's own is not to merge
         self._merge_enabled = property_as_bool(table.properties, P.MANIFEST_MERGE_ENABLED, default=True)
 

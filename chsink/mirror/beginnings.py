@@ -40,8 +40,9 @@ class Beginnings:
     check.  ``topic_ids``: each topic's id when it was first seen.
 
     With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs; one of
-    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``pool`` opens producers in
-    parallel.  ``under_way``: the topic-partitions that workers of this driver hand over now.
+    ``matched``, which a pattern may have found since, only if they know no topic at all.  ``added_now``: a table that
+    is new for a topic begins where the group is.  ``pool`` opens producers in parallel.  ``under_way``: the
+    topic-partitions that workers of this driver hand over now.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Beginnings:
         *,
         at_latest: bool,
         matched: Collection[str] = (),
+        added_now: bool = False,
         pool: Callable[[], Executor],
         under_way: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._names, self._tables, self._source = names, tables, source
-        self._sharing = SharedTopics(tables)
+        self._sharing = SharedTopics(tables, added_now=added_now)
         self._at_latest, self._matched, self._pool, self._under_way = at_latest, frozenset(matched), pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
@@ -94,10 +96,22 @@ class Beginnings:
         halted: dict[TopicPartition, Halted] = {}
         for at in range(0, len(new), TOGETHER):
             halted |= self._begin(new[at : at + TOGETHER], known_ids, starts, fresh)
+        if not self.assigned:
+            self._fence_others(frozenset(topics))
         self.assigned = tuple(tp for tp in found if tp not in halted)
         for why in halted.values():
             raise why
         self.topic_ids = known_ids | self.topic_ids
+
+    def _fence_others(self, topics: Collection[str]) -> None:
+        """Fence the workers of topics that tables know and no route names any more: a driver with earlier routes, that
+        does not know yet that this one has taken its place, may still run some.
+        """
+        left = {tp for links in self._tables.links.values() for tp in links if tp.topic not in topics}
+        ids = [id_ for tp in sorted(left) for id_ in (self._names.worker_id(tp), self._names.reread_id(tp))]
+        with self._pool() as pool:
+            for sender in pool.map(lambda id_: self._names.sender(id_, self._names.group), ids):
+                sender.close()
 
     def _begin(
         self,
@@ -154,13 +168,18 @@ class Beginnings:
             name: {tp: places[tp][name] for tp in begun if tp.topic in target.topics}
             for name, target in self._tables.targets.items()
         }
-        for name in sorted(mine, key=lambda name: not any(place.joins for place in mine[name].values())):
+
+        def store(name: str) -> None:
             held = {tp: place.link.until for tp, place in mine[name].items() if place.link is not None}
             since = {
                 tp: _reached(committed[tp], places[tp]) if place.joins else held.get(tp, 0)
                 for tp, place in mine[name].items()
             }
             self._store(name, {tp: origins[tp] for tp in mine[name] if tp in origins}, since, held)
+
+        join = [name for name, places_of in mine.items() if any(place.joins for place in places_of.values())]
+        for names in (join, [name for name in mine if name not in join]):
+            self._tables.each(store, names)
 
     def _begun(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from threading import Lock
 
 from pyiceberg.manifest import DataFile
 
@@ -13,9 +14,10 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 class Buffer:
-    """Uncommitted units of all tables."""
+    """Uncommitted units of all tables.  One thread adds events while others commit tables."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._parts: dict[str, list[UnitPart]] = {}
         self._files: dict[str, FileEntry] = {}
         self._timestamps: dict[str, int | None] = {}
@@ -42,17 +44,20 @@ class Buffer:
             tag.choice or "",
         )
         locations = tuple(entry["file_path"] for entry in written.files)
-        self._parts.setdefault(table, []).append(UnitPart(head, tag.part, locations, at))
-        self._files.update(zip(locations, written.files, strict=True))
-        self._timestamps[tag.unit] = tag.timestamp_ms
+        with self._lock:
+            self._parts.setdefault(table, []).append(UnitPart(head, tag.part, locations, at))
+            self._files.update(zip(locations, written.files, strict=True))
+            self._timestamps[tag.unit] = tag.timestamp_ms
 
     def units(self, table: str) -> tuple[Unit, ...]:
         """The units that were read for a table.  Raises ``DamagedUnit``."""
-        return assemble(self._parts.get(table, ()))
+        with self._lock:
+            parts = tuple(self._parts.get(table, ()))
+        return assemble(parts)
 
     def all_units(self) -> list[Unit]:
         """The units of every table."""
-        return [unit for table in self._parts for unit in self.units(table)]
+        return [unit for table in list(self._parts) for unit in self.units(table)]
 
     def data_files(self, locations: Iterable[str]) -> list[DataFile]:
         """The files of these locations, for a commit."""
@@ -70,10 +75,11 @@ class Buffer:
     def forget(self, table: str, units: Iterable[Unit]) -> None:
         """Drop units that were committed, or never will be."""
         gone = {unit.head.unit_id for unit in units}
-        parts = self._parts.get(table, [])
-        for part in parts:
-            if part.head.unit_id in gone:
-                self._timestamps.pop(part.head.unit_id, None)
-                for location in part.files:
-                    self._files.pop(location, None)
-        self._parts[table] = [part for part in parts if part.head.unit_id not in gone]
+        with self._lock:
+            parts = self._parts.get(table, [])
+            for part in parts:
+                if part.head.unit_id in gone:
+                    self._timestamps.pop(part.head.unit_id, None)
+                    for location in part.files:
+                        self._files.pop(location, None)
+            self._parts[table] = [part for part in parts if part.head.unit_id not in gone]

@@ -19,7 +19,7 @@ from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
 from chsink.mirror.ports import KafkaTopics
-from chsink.mirror.tables import PropertyKeys, other_chains
+from chsink.mirror.tables import PropertyKeys, lacks_branch, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
 from chsink.statemachine.commit.chain import DamagedChain, decode, read_chain
@@ -55,11 +55,13 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     with in_words(mirror.names):
         table = target.table.load()
-        new = table is None and mirror.config.mirror.creates(name) and not mirror.has_read(target.topics)
+        new = table is None and mirror.config.mirror.creates(name) and mirror.begins(target.topics)
     if new:
         yield passed(preflight.MIRROR_TABLE_NOT_CREATED, table=name)
     elif table is None:
         yield found(Severity.ERROR, preflight.MIRROR_NO_TABLE, table=name, catalog=target.reference.catalog)
+    elif lacks_branch(table.metadata, target.table.keys.branch):
+        yield found(Severity.ERROR, preflight.MIRROR_NO_BRANCH, table=name, branch=target.table.keys.branch)
     else:
         yield from table_findings(name, table)
         ids = mirror.kafka.topic_ids(sorted(target.topics)).values()

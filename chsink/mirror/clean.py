@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,12 +25,13 @@ from pyiceberg.table import TableProperties as P
 from pyiceberg.utils.properties import property_as_int
 
 from chsink.errors import ChsinkError, preflight, services
+from chsink.mirror.connector import marks
 from chsink.mirror.control import Names
 from chsink.mirror.expiry import expired
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables, Target
 from chsink.mirror.manifests import AT_ONCE, Referred, manifests_of, name_of, referred
 from chsink.mirror.orphans import Listed, listed, orphans
-from chsink.mirror.tables import CatalogFailed, TableRead, other_chains, said
+from chsink.mirror.tables import CatalogFailed, TableRead, other_writers, said
 from chsink.mirror.trail import handed_over
 from chsink.ports import Outcome
 
@@ -116,24 +117,28 @@ class Cleaner:
         raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
 
     def _planned(self, name: str) -> tuple[TableRead, TableClean]:
-        read, _ = self._tables.read(name)
+        read, chain = self._tables.read(name)
         self._check_alone(name, read)
+        if not chain.links and marks(read.table):  # once taken over, nothing of it waits
+            raise preflight.MIRROR_NOT_CLEANED(
+                table=name, reason="a Kafka Connect sink filled it, and files of that sink may wait for a commit"
+            )
         with _answered(name):
             found = listed(name, read.table)
         waiting = {entry["file_path"] for written in handed_over(self._names, whole=True) for entry in written.files}
         read, chain = self._tables.read(name)
         metadata, io = read.table.metadata, read.table.io
+        branch = self._targets[name].table.keys.branch
         with _answered(name):
-            gone = expired(metadata, chain.snapshot_id, self._now_ms) if self._expire else ()
+            gone = expired(metadata, chain.snapshot_id, self._now_ms, branch) if self._expire else ()
             kept = referred(metadata, io, without=gone)
             names = kept.files | {name_of(location) for location in waiting}
             left = _only_of(read.table, gone, kept)
-            return read, TableClean(name, orphans(found, names, self._before), gone, left, _small(read.table))
+            return read, TableClean(name, orphans(found, names, self._before), gone, left, _small(read))
 
     def _check_alone(self, name: str, read: TableRead) -> None:
-        keys = self._targets[name].table.keys
-        for group in other_chains(keys, read.table.properties):
-            said = f"another sink writes to it, as its property {replace(keys, group=group).chain} says, "
+        for found in other_writers(self._targets[name].table.keys, read.table.properties):
+            said = f"another sink writes to it, as its property {found} says, "
             raise preflight.MIRROR_NOT_CLEANED(table=name, reason=f"{said}and files of that sink may wait for a commit")
 
 
@@ -146,12 +151,13 @@ def _only_of(table: Table, snapshots: Collection[int], kept: Referred) -> tuple[
     return tuple(sorted(mine - kept.manifests))
 
 
-def _small(table: Table) -> Small:
+def _small(read: TableRead) -> Small:
+    table, head = read.table, read.view.head
     target = property_as_int(
         table.metadata.properties, P.WRITE_TARGET_FILE_SIZE_BYTES, P.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
     )
     limit = int(SMALL * (target or 0))
-    sizes = [task.file.file_size_in_bytes for task in table.scan().plan_files()]
+    sizes = [] if head is None else [t.file.file_size_in_bytes for t in table.scan(snapshot_id=head).plan_files()]
     return Small(len(sizes), sum(size < limit for size in sizes), limit)
 
 

@@ -7,7 +7,7 @@ order: a round whose StartCommit follows the request began after it.  It commits
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -16,6 +16,8 @@ from chsink.errors import services
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import KEY
 from chsink.mirror.events import NOW, CommitComplete, CommitToTable, DamagedEvent, Event, StartCommit, decode, encode
+from chsink.mirror.known_tables import KnownTables
+from chsink.mirror.opening import OpenMirror
 
 POLL_S = 0.2
 
@@ -44,19 +46,39 @@ class _Rounds:
                 self.seen = self.seen or event.id == self.asked
 
 
-def commit_now(names: Names, tables: Collection[str], wait_s: float) -> dict[str, int | None]:
-    """By table, the newest snapshot that was made meanwhile, None where there was nothing new.
+def commit_now(mirror: OpenMirror, wait_s: float) -> dict[str, int | None]:
+    """By table, the newest snapshot that was made meanwhile, None where there was nothing new.  Returns once the tables
+    hold what had been handed over; a hole takes more than one round.
 
-    Raises services.MIRROR_NO_ANSWER after ``wait_s``, and the outcomes of :mod:`chsink.mirror.control`.
+    Raises services.MIRROR_NO_ANSWER after ``wait_s``, ``Halted``, and the outcomes of :mod:`chsink.mirror.control`.
     """
-    reader = names.reader()
-    try:
-        positions = {number: end for number, (_, end) in reader.logs().items()}
-        reader.read_from(positions)
+    give_up, snapshots = monotonic() + wait_s, dict.fromkeys(mirror.targets)
+    with closing(mirror.names.offsets()) as group:
+        reached = group.committed(mirror.kafka.partitions(mirror.config.mirror.topics))
+    known = KnownTables(mirror.targets, mirror.names.topic)
+    while True:
+        for name, snapshot in _round(mirror.names, give_up, wait_s).items():
+            snapshots[name] = snapshot
+        for name, target in mirror.targets.items():
+            if target.table.load() is not None:  # one may wait for its topic's first record
+                known.read(name)
+        if not any(
+            at is not None and links[tp].until < at
+            for links in known.links.values()
+            for tp, at in reached.items()
+            if tp in links
+        ):
+            return {name: snapshots[name] for name in mirror.targets}
+
+
+def _round(names: Names, give_up: float, wait_s: float) -> dict[str, int | None]:
+    """Ask for a round and wait until it has ended; by table, the newest snapshot since."""
+    with closing(names.reader()) as reader:
+        reader.read_from({number: end for number, (_, end) in reader.logs().items()})
         asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
         with names.sender(names.asking_id, names.group) as sender:
             sender.send(KEY, [encode(asked)], {})
-        rounds, give_up = _Rounds(asked.id), monotonic() + wait_s
+        rounds = _Rounds(asked.id)
         while not rounds.done:
             if monotonic() >= give_up:
                 began = "a round began and did not end" if rounds.began else "no round began"
@@ -68,6 +90,4 @@ def commit_now(names: Names, tables: Collection[str], wait_s: float) -> dict[str
                     continue
                 if event is not None and event.group_id == names.group:
                     rounds.take(event)
-        return {name: rounds.snapshots.get(name) for name in tables}
-    finally:
-        reader.close()
+        return {name: snapshot for name, snapshot in rounds.snapshots.items() if snapshot is not None}

@@ -87,6 +87,11 @@ class Names:
         return f"{self.group}/coordinator"
 
     @property
+    def trying_id(self) -> str:
+        """The transactional id by which it is tried whether this user may use such ids."""
+        return f"{self.group}/trying"
+
+    @property
     def asking_id(self) -> str:
         """The transactional id of those who ask the coordinator to commit."""
         return f"{self.group}/asking"

@@ -200,8 +200,10 @@ class Coordination:
             log=self._log,
             at_latest=mirror.config.kafka.starting_offsets == "latest",
             matched=mirror.config.mirror.matched_topics,
+            added_now=mirror.config.mirror.added_tables == "now",
             pool=self._pool,
             under_way=self._under_way,
+            threads=mirror.threads,
         )
         try:
             made.start()

@@ -15,19 +15,22 @@ Where topic-partitions start: :mod:`beginnings`.  What one table takes: :mod:`ta
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from time import monotonic
 
 import structlog
 
 from chsink import failpoints
-from chsink.errors import ChsinkError, HaltError
+from chsink.errors import ChsinkError, HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
+from chsink.mirror.commit_pool import CommitPool
 from chsink.mirror.control import ControlUnanswered, Names, at_once
 from chsink.mirror.events import (
     NOW,
@@ -48,7 +51,7 @@ from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.chain import Links
-from chsink.statemachine.commit.plan import holes
+from chsink.statemachine.commit.plan import backfills, holes
 from chsink.statemachine.commit.rounds import CommitPace, Due, Reached, RoundView, answered, due, low_watermark
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.commit.units import Position
@@ -74,8 +77,9 @@ class _Round:
 
 class Coordinator:
     """One coordinator.  ``reread`` hands over a hole; ``targets`` are keyed by table identifier; ``pool`` opens several
-    producers in parallel.  For ``at_latest`` and ``matched``, see :class:`chsink.mirror.beginnings.Beginnings`.
-    ``under_way``: the topic-partitions that workers of this driver hand over now.
+    producers in parallel.  For ``at_latest``, ``matched`` and ``added_now``, see :class:`Beginnings`.
+    ``under_way``: the topic-partitions that workers of this driver hand over now.  ``commits`` counts snapshots;
+    ``threads``: how many tables are committed at the same time.
     """
 
     def __init__(
@@ -90,17 +94,27 @@ class Coordinator:
         log: structlog.typing.FilteringBoundLogger,
         at_latest: bool = False,
         matched: Collection[str] = (),
+        added_now: bool = False,
         pool: Callable[[], Executor] = at_once,
         under_way: Callable[[], Collection[TopicPartition]] = tuple,
+        threads: int = 1,
     ) -> None:
         self.names, self.source = names, source
         self.clock, self.pace, self.reread, self.log = clock, pace, reread, log
         self.buffer = Buffer()
-        self.rounds = 0
-        self.tables = KnownTables(targets, names.topic)
+        self.rounds = self.commits = 0
+        self.tables = KnownTables(targets, names.topic, threads)
+        self._commits: CommitPool[tuple[uuid.UUID, int | None, int | None]] = CommitPool(threads)
         self.table_commits = TableCommits(self.tables, self.buffer, source, log)
         self._beginnings = Beginnings(
-            names, self.tables, source, at_latest=at_latest, matched=matched, pool=pool, under_way=under_way
+            names,
+            self.tables,
+            source,
+            at_latest=at_latest,
+            matched=matched,
+            added_now=added_now,
+            pool=pool,
+            under_way=under_way,
         )
         self._open: _Round | None = None
         self._asked = False
@@ -117,11 +131,6 @@ class Coordinator:
     def assigned(self) -> tuple[TopicPartition, ...]:
         """The topic-partitions that started."""
         return self._beginnings.assigned
-
-    @property
-    def commits(self) -> int:
-        """How many snapshots were made."""
-        return self.table_commits.applied
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -169,11 +178,8 @@ class Coordinator:
                 break
         else:
             raise ControlUnanswered(f"topic {self.names.topic} could not be read to its end")
-        for _ in range(2):  # a unit whose files are gone is dropped, and the commit begins again
-            self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
-            self._commit_round(whole=False, because="LAST")
-            if not self.table_commits.failures:
-                break
+        self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
+        self._commit_round(whole=False, because="LAST", patience_s=None)
         for name, reasons in self.table_commits.failures.items():
             raise Stuck(name, len(reasons), reasons[-1])
 
@@ -232,6 +238,7 @@ class Coordinator:
 
     def close(self) -> None:
         """Release connections, also after a start that failed."""
+        self._commits.close()
         self._closing.close()
 
     def _where_to_read(self) -> dict[int, int]:
@@ -239,7 +246,7 @@ class Coordinator:
         logs = self.reader.logs()
         tps = {number: TopicPartition(self.names.topic, number) for number in logs}
         group = self.sender.committed(tps.values())
-        chains = [self.tables.read(name)[1] for name in self.targets]
+        chains = [chain for _, chain in self.tables.reads(list(self.targets)).values()]
         positions = {}
         for number, (first, end) in logs.items():
             stored = [chain.control.get(number, 0) if chain.control_id == self.control_id else 0 for chain in chains]
@@ -267,7 +274,8 @@ class Coordinator:
         if what is Due.START:
             self._start_round(now)
         elif what is not Due.WAIT:
-            self._commit_round(whole=what is Due.COMMIT_WHOLE, because=rule)
+            patience_s = self.pace.timeout_ms / 1000
+            self._commit_round(whole=what is Due.COMMIT_WHOLE, because=rule, patience_s=patience_s)
 
     def _read_events(self, wait_s: float) -> None:
         for partition, offset, value in self.reader.poll(wait_s):
@@ -344,7 +352,7 @@ class Coordinator:
         """The control topic's ends.  Partitions that were added to it are read from their start."""
         added = {number: first for number, (first, _) in logs.items() if number not in self.positions}
         if added:
-            self.positions |= added
+            self.positions = self.positions | added
             self.stored |= added
             self.reader.read_from(self.positions)
         return {number: end for number, (_, end) in logs.items()}
@@ -359,24 +367,17 @@ class Coordinator:
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
-    def _commit_round(self, *, whole: bool, because: str) -> None:
-        """Commit every table, then forget the events that all tables hold; a failed table tries again next round."""
+    def _commit_round(self, *, whole: bool, because: str, patience_s: float | None) -> None:
+        """Commit every table, then forget the events that all tables hold; a failed table tries again next round.  So
+        does one whose commit takes longer than ``patience_s``, once that has ended.
+        """
         opened = self._open
         assert opened is not None
         present = Present(opened.commit_id, opened.answers, self.assigned, self.positions, self.control_id, whole)
-        done: list[bytes] = []
-        through: list[int | None] = []
-        for name in self.targets:
-            if done:
-                failpoints.reach("coordinator.between_tables")
-            snapshot, valid = self.table_commits.commit(name, present)
-            through.append(valid)
-            if snapshot is not None:
-                told = CommitToTable(opened.commit_id, self.targets[name].reference, snapshot, _time(valid))
-                done.append(self._event(told))
+        done, through = self._commit_tables(present, patience_s)
         if done:
             failpoints.reach("coordinator.after_tables")
-        failed = [name for name, reasons in self.table_commits.failures.items() if reasons]
+        failed = self._failed()
         if not failed:
             least = None if None in through else min(through, default=None)  # type: ignore[type-var]
             done.append(self._event(CommitComplete(opened.commit_id, _time(least))))
@@ -390,10 +391,49 @@ class Coordinator:
                 self._held_up.setdefault(number, (self.positions[number], self._last_ms))
         self.rounds += 1
         self.log.debug("round", commit=str(opened.commit_id), because=because, failed=failed)
-        for name in failed:
-            if len(self.table_commits.failures[name]) >= STUCK_AFTER:
-                raise Stuck(name, len(self.table_commits.failures[name]), self.table_commits.failures[name][-1])
+        for name, reasons in list(self.table_commits.failures.items()):
+            if len(reasons) >= STUCK_AFTER:
+                raise Stuck(name, len(reasons), reasons[-1])
         self._find_holes(opened)
+
+    def _commit_tables(self, present: Present, patience_s: float | None) -> tuple[list[bytes], list[int | None]]:
+        """Commit all tables but those whose commits still run.  Returns the events that say so, and up to when each of
+        them is complete.  An error is raised once the others are committed.
+        """
+
+        def commit(name: str) -> tuple[uuid.UUID, int | None, int | None]:
+            return present.commit_id, *self.table_commits.commit(name, present)
+
+        jobs = {name: partial(commit, name) for name in self.targets if name not in self._commits.since}
+        events: list[bytes] = []
+        through: list[int | None] = []
+        errors: list[Exception] = []
+        for done in self._commits.finished(jobs, patience_s):
+            if done.value is None:
+                errors += [] if done.error is None else [done.error]
+                continue
+            commit_id, snapshot, valid = done.value
+            through.append(valid)
+            if snapshot is not None:
+                self.commits += 1
+                told = CommitToTable(commit_id, self.targets[done.name].reference, snapshot, _time(valid))
+                events.append(self._event(told))
+            if events and self._commits.since:
+                failpoints.reach("coordinator.between_tables")
+        if errors:
+            raise errors[0]
+        return events, through
+
+    def _failed(self) -> list[str]:
+        """The tables that could not be committed, or whose commit still runs.  Raises :class:`Stuck` if it hangs."""
+        failed = [name for name, reasons in list(self.table_commits.failures.items()) if reasons]
+        for name, since in self._commits.since.items():
+            seconds = int(monotonic() - since)
+            self.log.warning("a table's commit takes long; the others go on", table=name, seconds=seconds)
+            if seconds * 1000 >= HANGS_AFTER_MS:
+                raise Stuck(name, 1, f"its commit did not end within {seconds} s")
+            failed.append(name)
+        return failed
 
     # --- holes --------------------------------------------------------------------------------------------------------
 
@@ -404,7 +444,9 @@ class Coordinator:
         """
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
-        found = [hole for name in self.targets for hole in self._holes_of(name, opened)]
+        settled = [name for name in self.targets if name not in self._commits.since]
+        found = [hole for name in settled for hole in self._holes_of(name, opened)]
+        found += self._backfills(settled)
         halted: list[ChsinkError] = []
         until, left = self.clock.now_ms() + REREAD_MS, False
         for hole in found:
@@ -412,15 +454,30 @@ class Coordinator:
                 left = True
                 break
             piece = OffsetRange(hole.range.start, min(hole.range.end, hole.range.start + REREAD_OFFSETS))
-            left = left or piece != hole.range
-            self.log.warning("reading a range again", table=hole.table, tp=str(hole.tp), range=str(piece))
+            left = left or piece != hole.range or hole.earlier
+            what = "filling a table with earlier records" if hole.earlier else "reading a range again"
+            self.log.warning(what, table=hole.table, tp=str(hole.tp), range=str(piece))
             try:
                 self.reread(replace(hole, range=piece))
             except HaltError as halt:
-                halted.append(halt)
+                if not (hole.earlier and halt.name == halts.MIRROR_RECORDS_GONE.name):  # the next piece begins later
+                    halted.append(halt)
         raise_all(halted)
         if left:  # the next round begins at once
             self._last_ms -= self.pace.interval_ms
+
+    def _backfills(self, names: Sequence[str]) -> list[Hole]:
+        """The next earlier ranges that tables are to be filled with, as far as Kafka still holds them."""
+        asked = {name: floors for name in names if (floors := self.tables.floors.get(name))}
+        if not asked:
+            return []
+        tps = sorted({tp for floors in asked.values() for tp in floors if tp in self._beginnings.found})
+        starts, found = self.source.log_starts(tps), list[Hole]()
+        for name, floors in asked.items():
+            held = {tp: max(floor, starts[tp]) for tp, floor in floors.items() if tp in starts}
+            ranges = backfills(self.tables.links[name], self.table_commits.units(name), held, REREAD_OFFSETS)
+            found += [Hole(name, tp, piece, self.tables.uuids[name], earlier=True) for tp, piece in ranges.items()]
+        return found
 
     def _holes_of(self, name: str, opened: _Round) -> list[Hole]:
         """The holes of one table."""

@@ -10,7 +10,7 @@ from chsink.errors.entry import Entry
 from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
 from chsink.mirror.refusals import refused
 from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
-from chsink.mirror.tables import CatalogFailed, UnknownType
+from chsink.mirror.tables import CatalogFailed, MissingBranch, UnknownType
 from chsink.statemachine.commit.rules import CommitHalt
 
 HALTS: dict[CommitHalt, Entry] = {
@@ -56,6 +56,8 @@ def as_error(error: Exception, names: Names) -> ChsinkError | None:
                 minutes=error.minutes,
                 producer=error.producer,
             )
+        case MissingBranch():
+            return preflight.MIRROR_NO_BRANCH(table=error.table, branch=error.branch)
         case UnknownType():
             return preflight.MIRROR_TABLE_COLUMNS(table=error.table, columns=error.kind)
         case CatalogFailed():

@@ -7,10 +7,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from chsink.mirror.commit_pool import asked
 from chsink.mirror.events import TableReference
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import DamagedProperty, MirrorTable, TableRead
@@ -34,21 +35,27 @@ class Target:
 
 @dataclass(frozen=True)
 class Hole:
-    """A range to read again for one table, whose files must be written for the table with this uuid."""
+    """A range to read again for one table, whose files must be written for the table with this uuid.  ``earlier``: its
+    records came before the table, and a person asked for them.
+    """
 
     table: str
     tp: TopicPartition
     range: OffsetRange
     uuid: str
+    earlier: bool = False
 
 
 class KnownTables:
-    """``targets`` are keyed by table identifier; halts name ``control_topic``."""
+    """``targets`` are keyed by table identifier; halts name ``control_topic``.  ``threads``: how many tables are read
+    at the same time.
+    """
 
-    def __init__(self, targets: Mapping[str, Target], control_topic: str) -> None:
-        self.targets, self._control_topic = targets, control_topic
+    def __init__(self, targets: Mapping[str, Target], control_topic: str, threads: int = 1) -> None:
+        self.targets, self._control_topic, self._threads = targets, control_topic, threads
         self.links: dict[str, Links] = {}
         self.uuids: dict[str, str] = {}
+        self.floors: dict[str, Mapping[TopicPartition, int]] = {}
 
     def read(self, name: str) -> tuple[TableRead, Chain]:
         """The table and its chain, an empty chain if it has none.  Raises :class:`Halted` and ``CatalogFailed``."""
@@ -65,13 +72,21 @@ class KnownTables:
             stored = read.view.stored
             raise self.halted(name, reading.halt, f"snapshot {stored and stored.snapshot_id}")
         chain = reading.chain or Chain()
-        self.links[name] = chain.links
+        self.links[name], self.floors[name] = chain.links, read.view.floors
         return read, chain
 
     def reads_of(self, tps: Sequence[TopicPartition]) -> dict[str, tuple[TableRead, Chain]]:
         """The tables that take these topic-partitions, as :meth:`read` gives them."""
         topics = {tp.topic for tp in tps}
-        return {name: self.read(name) for name, t in self.targets.items() if not topics.isdisjoint(t.topics)}
+        return self.reads([name for name, target in self.targets.items() if not topics.isdisjoint(target.topics)])
+
+    def reads(self, names: Sequence[str]) -> dict[str, tuple[TableRead, Chain]]:
+        """Several tables, as :meth:`read` gives them."""
+        return asked(self.read, names, self._threads)
+
+    def each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
+        """Do something with each of these tables."""
+        asked(work, names, self._threads)
 
     def left(self, name: str) -> Links:
         """What a table that is no target any more holds; nothing if it is gone."""

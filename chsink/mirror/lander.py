@@ -6,14 +6,14 @@ Rules:
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
 - A topic that waited for its first record ends the run once it has one: the next start creates its tables.
-- Before each batch the tables are read again, so a changed schema or partition spec counts from the next range on.
+- Before each batch its topics' tables are read again: a changed schema or partition spec counts from the next range on.
 - A group may be set back below what the tables hold.  Records that are missing there are missing nowhere, so no halt
   counts while it is: the next start sets the group to what the tables hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from time import sleep
 from typing import Protocol
@@ -50,7 +50,8 @@ class MirrorLander:
     """:class:`chsink.batch.roles.Lander` of the mirror.  Start a coordinator before it: that settles the group.
 
     ``landed`` receives what was handed over, once that is confirmed.  ``pool`` hands over ranges without records.
-    Without ``beside``, a topic-partition that the group does not know is an error.  ``renewed`` reads the tables again.
+    Without ``beside``, a topic-partition that the group does not know is an error.  ``renewed`` reads these tables
+    again.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class MirrorLander:
         *,
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
         pool: Callable[[], Executor] = at_once,
-        renewed: Callable[[Feeds], Feeds] = lambda feeds: feeds,
+        renewed: Callable[[Feeds, Collection[str]], Feeds] = lambda feeds, _: feeds,
     ) -> None:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
@@ -68,6 +69,7 @@ class MirrorLander:
         self.under_way: frozenset[TopicPartition] = frozenset()
         """The topic-partitions of the present batch: workers may have read records that Kafka deletes meanwhile."""
         self._reads: ExactReads[Share] | None = None
+        self._began: dict[TopicPartition, int] = {}
 
     def landing(self) -> Landing[Share]:
         """The lander and its tasks."""
@@ -90,8 +92,9 @@ class MirrorLander:
         """Hand over the part of the batch that the group has not passed."""
         self._reads = runner
         self.check_owned()
-        self.feeds = self._renewed(self.feeds)
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
+        topics = {tp.topic for tp in planned} & self.feeds.tables.keys()
+        self.feeds = self._renewed(self.feeds, {work.table for topic in topics for work in self.feeds.tables[topic]})
         if begin := sorted({tp.topic for tp in planned} - self.feeds.tables.keys()):
             raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begin))
         self.under_way = frozenset(planned)
@@ -106,7 +109,7 @@ class MirrorLander:
     def _process(
         self, batch: PlannedBatch, planned: Mapping[TopicPartition, OffsetRange], runner: BatchTasks[Share]
     ) -> None:
-        group = self._settled(planned)
+        group = self._began = self._settled(planned)
         earlier, now = [], []
         for tp, at in planned.items():
             ranges = hand_over(at, group[tp]).ranges
@@ -120,19 +123,19 @@ class MirrorLander:
             self._confirmed(now, runner.from_batch(batch, now))
 
     def _check_set_back(self, planned: Mapping[TopicPartition, OffsetRange], halted: HaltError) -> None:
-        """UnavailableError CHS-712 if the group of a planned topic-partition is below what a table holds."""
+        """UnavailableError CHS-712 if the group of a planned topic-partition is below what a table holds, or was."""
         if self._beside is None:
             return
         for tp, at in self.handed_over(planned).items():
             held = self._beside.held_until(tp)
-            if held is None or (at or 0) < held:
+            if held is None or min(at or 0, self._began.get(tp, held)) < held:
                 reason = f"the group {self.feeds.names.group} was set back to {at}, below what the tables hold"
                 raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=planned[tp], reason=reason) from halted
 
     def reread(self, hole: Hole) -> None:
         """Hand over a hole of one table.  Coordinators call it as their ``reread``."""
         assert self._reads is not None, "a lander is opened before its coordinator runs"
-        self.feeds = self._renewed(self.feeds)
+        self.feeds = self._renewed(self.feeds, [hole.table])
         self._check_written_for(hole)
         self.feeds.check_held(hole.tp, hole.range, hole.table)
         share = Share(hole.tp, hole.range, hole.table)

@@ -23,6 +23,7 @@ from chsink.config.mirror import MirrorRoute
 from chsink.errors import AlteredError, ChsinkError, halts, preflight, services
 from chsink.formats.column_checks import check_filled
 from chsink.formats.table_by import Choice
+from chsink.mirror.commit_pool import asked
 from chsink.mirror.control import Names
 from chsink.mirror.events import TableReference
 from chsink.mirror.failures import in_words
@@ -44,6 +45,10 @@ from chsink.statemachine.commit.rounds import CommitPace
 
 _log = logging.getLogger(__name__)
 
+THREADS = 8
+"""How many tables are read or committed at the same time."""
+ONE_AT_A_TIME = frozenset({"hive"})
+"""Types of catalogs whose client cannot be shared by threads."""
 REFUSED = (
     ValueError,
     NotInstalledError,
@@ -69,6 +74,8 @@ class OpenMirror:
     pace: CommitPace
     catalog: Catalog
     targets: Mapping[str, Target]
+    threads: int = 1
+    """How many tables the catalog is asked for, or commits, at the same time."""
 
     def feeds(self) -> Feeds:
         """What workers need, with topics and tables as they are now.  Raises ChsinkError."""
@@ -77,7 +84,7 @@ class OpenMirror:
         return Feeds(
             self.names,
             {topic: ids[topic] or "" for topic in self.config.mirror.topics},
-            self._tables(),
+            self._routed(asked(self._work, self.config.mirror.tables, self.threads)),
             self.kafka,
             {topic: sharing.choice for topic, sharing in self._sharing.items()},
             halt_on_bad_value=errors.on_bad_value == "halt",
@@ -88,24 +95,32 @@ class OpenMirror:
     def _sharing(self) -> dict[str, Sharing]:
         return {topic: each for target in self.targets.values() for topic, each in target.sharing.items()}
 
-    def renewed(self, feeds: Feeds) -> Feeds:
-        """With the tables as they are now.  A table that cannot be read, that cannot be written any more, or that is
+    def renewed(self, feeds: Feeds, tables: Collection[str]) -> Feeds:
+        """With these tables as they are now.  One that cannot be read, that cannot be written any more, or that is
         another one, stays as it was: coordinator and next start say what is wrong with it.
         """
+        found = asked(self._work_or_not, sorted(tables), self.threads)
         try:
-            now = self._tables()
+            now = self._routed({name: work for name, work in found.items() if work is not None})
         except ChsinkError as error:
             _log.warning("records are written for the tables as they were: %s", error)
             return feeds
         return with_tables(feeds, now)
 
-    def _tables(self) -> dict[str, tuple[TableWork, ...]]:
-        mirror = self.config.mirror
-        works = {name: self._work(name) for name in mirror.tables}
-        return {
-            topic: tuple(self._read(works[r.table], r) for r in mirror.routes if r.topic == topic)
-            for topic in mirror.topics
-        }
+    def _routed(self, works: Mapping[str, TableWork]) -> dict[str, tuple[TableWork, ...]]:
+        """By topic, those of its tables that are among ``works``, each as the topic's route reads records."""
+        found: dict[str, tuple[TableWork, ...]] = {}
+        for route in self.config.mirror.routes:
+            if route.table in works:
+                found[route.topic] = (*found.get(route.topic, ()), self._read(works[route.table], route))
+        return found
+
+    def _work_or_not(self, name: str) -> TableWork | None:
+        try:
+            return self._work(name)
+        except ChsinkError as error:
+            _log.warning("records are written for table %s as it was: %s", name, error)
+            return None
 
     def without(self, topics: Collection[str]) -> OpenMirror:
         """The mirror without these topics, and without the tables that only they feed."""
@@ -122,12 +137,14 @@ class OpenMirror:
         config = self.config.model_copy(update={"mirror": kept})
         return replace(self, config=config, targets={n: t for n, t in targets.items() if t.topics})
 
-    def has_read(self, topics: Collection[str]) -> bool:
-        """Whether the group has an offset of one of these topics: then a table of theirs that is missing was dropped,
-        or its route is new.  Raises ``Unanswered``.
+    def begins(self, topics: Collection[str]) -> bool:
+        """Whether a missing table of these topics may be created.  If the group has an offset of one of them, the table
+        was dropped, or its route is new: then only if new tables begin ``now``.  Raises ``Unanswered``.
         """
+        if self.config.mirror.added_tables == "now":
+            return True
         with closing(self.names.offsets()) as group:
-            return any(at is not None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
+            return all(at is None for at in group.committed(self.kafka.partitions(sorted(topics))).values())
 
     def adapt(self, altered: AlteredError) -> bool:
         """Change the tables as tasks reported it.  Whether they reported any column.  Raises ChsinkError."""
@@ -176,8 +193,12 @@ class OpenMirror:
 
 def with_tables(feeds: Feeds, now: Mapping[str, tuple[TableWork, ...]]) -> Feeds:
     """The feeds with these tables, but for those that cannot be written or are other ones: they stay as they were."""
-    before = {work.table: work for works in feeds.tables.values() for work in works}
-    return replace(feeds, tables={t: tuple(_usable(before[w.table], w) for w in now[t]) for t in now})
+    new = {(topic, work.table): work for topic, works in now.items() for work in works}
+    tables = {
+        topic: tuple(_usable(work, new.get((topic, work.table))) for work in works)
+        for topic, works in feeds.tables.items()
+    }
+    return replace(feeds, tables=tables)
 
 
 def _unwritable(metadata: TableMetadata) -> tuple[str, ...]:
@@ -186,9 +207,9 @@ def _unwritable(metadata: TableMetadata) -> tuple[str, ...]:
     return (*unsupported(schema), *unusable(metadata.spec(), schema), *faults(metadata))
 
 
-def _usable(before: TableWork, now: TableWork) -> TableWork:
-    """The table as it is now, if the mirror can write it."""
-    if now.metadata.table_uuid != before.metadata.table_uuid:
+def _usable(before: TableWork, now: TableWork | None) -> TableWork:
+    """The table as it is now, if that is known and the mirror can write it."""
+    if now is None or now.metadata.table_uuid != before.metadata.table_uuid:
         return before
     if wrong := _unwritable(now.metadata):
         _log.warning("records are written for table %s as it was: %s", now.table, "; ".join(wrong))
@@ -213,7 +234,7 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
             raise preflight.MIRROR_NO_CATALOG(catalog=name, reason=said(error)) from error
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
-    keys = PropertyKeys(names.group, names.topic)
+    keys = PropertyKeys(names.group, names.topic, mirror.branch)
     sharing = _sharing(config)
     targets = {
         table: Target(
@@ -225,7 +246,8 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
         for table in mirror.tables
     }
     pace = CommitPace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
-    return OpenMirror(config, kafka, names, pace, catalog, targets)
+    threads = 1 if properties.get("type") in ONE_AT_A_TIME else THREADS
+    return OpenMirror(config, kafka, names, pace, catalog, targets, threads)
 
 
 def _sharing(config: Config) -> dict[str, Sharing]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import DataScan, FileScanTask, Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import PrimitiveType
 
 from chsink.statemachine.ranges import OffsetRange
@@ -29,27 +30,31 @@ Runs = list[tuple[I64, I64]]
 """Starts and ends of runs of offsets, in pieces."""
 
 
-def found_row(table: Table, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
+def found_row(
+    table: Table, topics: Collection[str], topic: str, partitions: Collection[int], *, branch: str = MAIN_BRANCH
+) -> str:
     """A row of these partitions of a topic, in words; "" if there is none, or rows do not tell."""
-    scan = _scan(table, topic, partitions, limit=1) if _tells(table, topics, topic) else None
+    scan = _scan(table, topic, partitions, branch, limit=1) if _tells(table, topics, topic) else None
     rows = [] if scan is None else scan.to_arrow().to_pylist()
     return "".join(f"{topic}-{row[PARTITION]}, offset {row[OFFSET]}" for row in rows)
 
 
-def rows_until(table: Table, topics: Collection[str], topic: str, partition: int) -> int | None:
+def rows_until(
+    table: Table, topics: Collection[str], topic: str, partition: int, *, branch: str = MAIN_BRANCH
+) -> int | None:
     """The offset behind the last row of a topic-partition; None if there is none, or rows do not tell."""
-    held = (row_ranges(table, topics, topic, [partition]) or {}).get(partition)
+    held = (row_ranges(table, topics, topic, [partition], branch=branch) or {}).get(partition)
     return held[-1].end if held else None
 
 
 def row_ranges(
-    table: Table, topics: Collection[str], topic: str, partitions: Collection[int]
+    table: Table, topics: Collection[str], topic: str, partitions: Collection[int], *, branch: str = MAIN_BRANCH
 ) -> dict[int, Sequence[OffsetRange]] | None:
     """By partition, the offsets that have a row: ranges that ascend and lie apart.  None if rows do not tell."""
     if not _tells(table, topics, topic):
         return None
     runs: dict[int, Runs] = {partition: [] for partition in partitions}
-    scan = _scan(table, topic, partitions, limit=None)
+    scan = _scan(table, topic, partitions, branch, limit=None)
     if scan is not None:
         unread = []
         for task in scan.plan_files():
@@ -67,14 +72,20 @@ def _tells(table: Table, topics: Collection[str], topic: str) -> bool:
     return {PARTITION, OFFSET} <= names and (TOPIC in names or set(topics) == {topic})
 
 
-def _scan(table: Table, topic: str, partitions: Collection[int], limit: int | None) -> DataScan | None:
-    """None if the table has no rows."""
-    if table.current_snapshot() is None:
+def _scan(table: Table, topic: str, partitions: Collection[int], branch: str, *, limit: int | None) -> DataScan | None:
+    """Of the branch's rows; None if it has none that tell."""
+    if table.metadata.snapshot_by_name(branch) is None:
+        return None
+    scan = table.scan(limit=limit)
+    if branch != MAIN_BRANCH:
+        scan = scan.use_ref(branch)
+    names = {field.name for field in scan.projection().fields}
+    if not {PARTITION, OFFSET} <= names:  # the columns are younger than the branch's newest snapshot
         return None
     chosen = f"{PARTITION} in ({', '.join(map(str, sorted(partitions)))})"
-    if TOPIC in {field.name for field in table.schema().fields}:  # no name of a topic has a quote
+    if TOPIC in names:  # no name of a topic has a quote
         chosen += f" and {TOPIC} = '{topic}'"
-    return table.scan(row_filter=chosen, selected_fields=(PARTITION, OFFSET), limit=limit)
+    return scan.filter(chosen).select(PARTITION, OFFSET)
 
 
 def _told(table: Table, task: FileScanTask, topic: str) -> tuple[int, int, int] | None:

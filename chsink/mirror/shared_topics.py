@@ -17,10 +17,10 @@ _NOT = Sharing()
 
 
 class SharedTopics:
-    """Of the targets of one coordinator."""
+    """Of the targets of one coordinator.  ``added_now``: a table that does not know a topic-partition joins it."""
 
-    def __init__(self, tables: KnownTables) -> None:
-        self._targets, self._tables = tables.targets, tables
+    def __init__(self, tables: KnownTables, *, added_now: bool) -> None:
+        self._targets, self._tables, self._added_now = tables.targets, tables, added_now
         self._choices = {
             topic: each.choice for target in self._targets.values() for topic, each in target.sharing.items()
         }
@@ -63,6 +63,8 @@ class SharedTopics:
                 found[name] = Place(link, left=True)
         if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
             found = {name: replace(place, joins=False) for name, place in found.items()}
+        if self._added_now:
+            found = {name: replace(p, joins=p.joins or p.link is None) for name, p in found.items()}
         return found
 
     def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:

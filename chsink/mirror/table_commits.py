@@ -45,13 +45,12 @@ class Present:
 
 
 class TableCommits:
-    """``applied`` counts snapshots; ``failures`` are the reasons of failed rounds in a row, by table."""
+    """``failures`` are the reasons of failed rounds in a row, by table.  Tables may be committed in parallel."""
 
     def __init__(
         self, tables: KnownTables, buffer: Buffer, source: KafkaCluster, log: structlog.typing.FilteringBoundLogger
     ) -> None:
         self._tables, self._buffer, self._source, self._log = tables, buffer, source, log
-        self.applied = 0
         self.failures: dict[str, list[str]] = {}
 
     def units(self, name: str) -> tuple[Unit, ...]:
@@ -142,7 +141,6 @@ class TableCommits:
             return table.move(read, after, at.commit_id)
         files = self._buffer.data_files(plan.files)
         done = table.append(read, files, after, at.commit_id, valid)
-        self.applied += done.outcome is Outcome.APPLIED
         if done.outcome is Outcome.APPLIED:
             rows = sum(file.record_count for file in files)
             self._log.info("committed", table=name, snapshot=done.snapshot_id, files=len(files), rows=rows)

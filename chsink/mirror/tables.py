@@ -28,7 +28,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -36,6 +37,7 @@ from pyiceberg.table.update import (
     RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -79,19 +81,35 @@ class DamagedProperty(DamagedChain):
         self.name = name
 
 
-CHAINS = f"chsink.chain.{MAIN_BRANCH}."
+class MissingBranch(CatalogFailed):
+    """The table has snapshots, and not the branch to which the mirror commits."""
+
+    def __init__(self, table: str, branch: str) -> None:
+        super().__init__(f"{table} has no branch {branch}")
+        self.table, self.branch = table, branch
+
+
+CHAINS = "chsink.chain."
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyKeys:
-    """The keys of the mirror's values in a table.  ``group`` is the sink's group, ``topic`` its control topic."""
+    """The keys of the mirror's values in a table.  ``group`` is the sink's group, ``topic`` its control topic; it
+    commits to ``branch``.
+    """
 
     group: str
     topic: str
+    branch: str = MAIN_BRANCH
 
     @property
     def chain(self) -> str:
-        """The key of the main branch's chain, in the summary and in the properties."""
+        """The property with the branch's chain."""
+        return f"{CHAINS}{self.branch}.{self.group}"
+
+    @property
+    def summary(self) -> str:
+        """The key of the chain in a summary: it tells what the snapshot holds, whichever branches have it."""
         return f"{CHAINS}{self.group}"
 
     def origin(self, tp: TopicPartition) -> str:
@@ -119,11 +137,16 @@ class PropertyKeys:
 
     @property
     def _shares(self) -> str:
-        return f"chsink.share.{MAIN_BRANCH}.{self.group}/"
+        return f"chsink.share.{self.branch}.{self.group}/"
+
+    @property
+    def backfill(self) -> str:
+        """The property that says down to which offsets a person asked for a backfill."""
+        return f"chsink.backfill.{MAIN_BRANCH}.{self.group}"
 
     @property
     def _origins(self) -> str:
-        return f"chsink.origin.{MAIN_BRANCH}.{self.group}/"  # no name of a sink has a slash
+        return f"chsink.origin.{self.branch}.{self.group}/"  # no name of a sink has a slash
 
     @property
     def offsets(self) -> str:
@@ -132,8 +155,23 @@ class PropertyKeys:
 
 
 def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
-    """The chains of other sinks, by their group."""
-    return {k.removeprefix(CHAINS): v for k, v in properties.items() if k.startswith(CHAINS) and k != keys.chain}
+    """The chains of other sinks on the same branch, by their group."""
+    mine = f"{CHAINS}{keys.branch}."
+    return {k.removeprefix(mine): v for k, v in properties.items() if k.startswith(mine) and k != keys.chain}
+
+
+def other_writers(keys: PropertyKeys, properties: Mapping[str, str]) -> list[str]:
+    """The properties that hold chains of other sinks, on any branch."""
+    return [name for name in properties if name.startswith(CHAINS) and not name.endswith(f".{keys.group}")]
+
+
+def lacks_branch(metadata: TableMetadata, branch: str) -> bool:
+    """Whether a person has to make the branch.  In a table without snapshots, the mirror makes it."""
+    if branch == MAIN_BRANCH:
+        return False
+    if branch in metadata.refs:
+        return metadata.refs[branch].snapshot_ref_type != SnapshotRefType.BRANCH
+    return metadata.current_snapshot_id is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,19 +226,19 @@ class MirrorTable:
     def found_row(self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
         """See :func:`chsink.mirror.rows.found_row`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return found_row(read.table, topics, topic, partitions)
+            return found_row(read.table, topics, topic, partitions, branch=self.keys.branch)
 
     def row_ranges(
         self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]
     ) -> dict[int, Sequence[OffsetRange]] | None:
         """See :func:`chsink.mirror.rows.row_ranges`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return row_ranges(read.table, topics, topic, partitions)
+            return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch)
 
     def rows_until(self, read: TableRead, topics: Collection[str], tp: TopicPartition) -> int | None:
         """See :func:`chsink.mirror.rows.rows_until`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return rows_until(read.table, topics, tp.topic, tp.partition)
+            return rows_until(read.table, topics, tp.topic, tp.partition, branch=self.keys.branch)
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
@@ -222,13 +260,18 @@ class MirrorTable:
         *,
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> Committed:
-        """Commit one snapshot with these files, this chain, and ``more`` in its summary."""
+        """Commit one snapshot with these files, this chain, and ``more`` in its summary.  In a table without snapshots,
+        the branch is made first: then the commit is refused, as after any other change.
+        """
+        if read.view.head is None and self.keys.branch != MAIN_BRANCH:
+            made = self._branched(read)
+            return Committed(Outcome.REFUSED, reason="the branch is new") if made.outcome is Outcome.APPLIED else made
         chain = replace(chain, commit_id=str(commit_id))
         unnamed = replace(chain, snapshot_id=None, sequence=0, rows=None)
         summary = {
             COMMIT_ID: str(commit_id),
             self.keys.offsets: json.dumps({str(p): offset for p, offset in sorted(chain.control.items())}),
-            self.keys.chain: encode(unnamed),
+            self.keys.summary: encode(unnamed),
             **more,
         }
         if valid_through_ms is not None:
@@ -244,6 +287,16 @@ class MirrorTable:
         updates = (*updates, self._property(named), *([RemovePropertiesUpdate(removals=kept)] if kept else []))
         done = self._commit(read, updates)
         return replace(done, snapshot_id=snapshot.snapshot_id)
+
+    def _branched(self, read: TableRead) -> Committed:
+        """Let main and the branch begin with one snapshot, without rows: else main could never move to the branch."""
+        try:
+            updates = AppendBySpec(read.table, uuid.uuid4(), {}, MAIN_BRANCH)._commit()[0]
+        except Exception as error:  # its manifest list could not be written
+            return Committed(Outcome.REFUSED, reason=said(error))
+        (moved,) = (update for update in updates if isinstance(update, SetSnapshotRefUpdate))
+        branched = moved.model_copy(update={"ref_name": self.keys.branch})
+        return self._commit(read, (*updates, branched), {MAIN_BRANCH: None})
 
     def move(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain alone, without a snapshot: the newest own snapshot stays the one that it names."""
@@ -283,7 +336,20 @@ class MirrorTable:
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
         """Remove these snapshots, if all branches and tags are still where they were."""
         refs = {name: ref.snapshot_id for name, ref in read.table.metadata.refs.items()}
-        return self._commit(read, (RemoveSnapshotsUpdate(snapshot_ids=list(snapshots)),), refs)  # type: ignore[call-arg] # by name
+        heads = {**refs, self.keys.branch: read.view.head}
+        return self._commit(read, (RemoveSnapshotsUpdate(snapshot_ids=list(snapshots)),), heads)  # type: ignore[call-arg] # by name
+
+    def publish(self, read: TableRead, snapshot_id: int, chain: Chain | None) -> Committed:
+        """Move the main branch to a snapshot that holds this chain, if main is still where it was.  The mirror may
+        commit to its own branch meanwhile.
+        """
+        main = read.table.metadata.snapshot_by_name(MAIN_BRANCH)
+        moved = _main_at(snapshot_id)
+        updates: tuple[TableUpdate, ...] = (moved,)
+        if chain is not None:  # the mirror goes on from there if it is to commit to main
+            on_main = replace(self.keys, branch=MAIN_BRANCH).chain
+            updates = (moved, SetPropertiesUpdate(updates={on_main: encode(chain)}))
+        return self._commit(read, updates, {MAIN_BRANCH: None if main is None else main.snapshot_id})
 
     def _property(self, chain: Chain) -> TableUpdate:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
@@ -292,17 +358,19 @@ class MirrorTable:
         self, table: Table, files: Sequence[DataFile], attempt: uuid.UUID, summary: Mapping[str, str]
     ) -> tuple[TableUpdate, ...]:
         """Write manifest and manifest list; nothing refers to them before the catalog's commit."""
-        producer = AppendBySpec(table, attempt, summary)
+        producer = AppendBySpec(table, attempt, summary, self.keys.branch)
         for file in files:
             producer.append_data_file(file)
         updates, _ = producer._commit()
         return updates
 
     def _commit(
-        self, read: TableRead, updates: tuple[TableUpdate, ...], refs: Mapping[str, int] = MappingProxyType({})
+        self, read: TableRead, updates: tuple[TableUpdate, ...], heads: Mapping[str, int | None] | None = None
     ) -> Committed:
-        """Require the head that was read, and that other branches and tags are still there."""
-        table, heads = read.table, {**refs, MAIN_BRANCH: read.view.head}
+        """Require these heads, by default the one that was read."""
+        table, head = read.table, read.view.head
+        if heads is None:  # pyiceberg takes no requirement of a branch in a table without snapshots
+            heads = {MAIN_BRANCH if head is None else self.keys.branch: head}
         required: tuple[TableRequirement, ...] = (
             AssertTableUUID(uuid=table.metadata.table_uuid),
             *(AssertRefSnapshotId(ref=ref, snapshot_id=at) for ref, at in heads.items()),  # type: ignore[call-arg] # by name
@@ -337,6 +405,8 @@ class MirrorTable:
 
     def _viewed(self, table: Table) -> TableView:
         metadata = table.metadata
+        if lacks_branch(metadata, self.keys.branch):
+            raise MissingBranch(self.identifier, self.keys.branch)
         text = metadata.properties.get(self.keys.chain)
         stored = None if text is None else decode(text)
         lineage, parent, oldest = self._lineage(table)
@@ -346,7 +416,22 @@ class MirrorTable:
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
         before = None if oldest is None else _rows_before(oldest)
         origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
-        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared)
+        floors = self._floors(metadata.properties)
+        return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared, floors)
+
+    def _floors(self, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+        try:
+            found = json.loads(properties.get(self.keys.backfill, "{}"))
+            return {TopicPartition(t, int(p)): int(at) for t, of in found.items() for p, at in of.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise DamagedProperty(self.keys.backfill, f"damaged ({type(error).__name__}: {error})") from error
+
+    def fill_back(self, read: TableRead, floors: Mapping[TopicPartition, int]) -> Committed:
+        """Commit that a person asks for the records from these offsets on.  A running mirror reads and lands them."""
+        found: dict[str, dict[str, int]] = {}
+        for tp, floor in sorted({**read.view.floors, **floors}.items()):
+            found.setdefault(tp.topic, {})[str(tp.partition)] = floor
+        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.backfill: json.dumps(found)}),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found: dict[TopicPartition, StoredShare] = {}
@@ -372,16 +457,20 @@ class MirrorTable:
         next parent, if its snapshot is gone, and the last snapshot as pyiceberg has it.
         """
         found: list[Snapshot] = []
-        at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
+        at: Any = table.metadata.snapshot_by_name(self.keys.branch)
         parent = oldest = None
         while at is not None:
             oldest = at
-            text = (at.summary.additional_properties if at.summary else {}).get(self.keys.chain)
+            text = (at.summary.additional_properties if at.summary else {}).get(self.keys.summary)
             chain = None if text is None else replace(decode(text), rows=_counted(at)[TOTAL])
             found.append(Snapshot(at.snapshot_id, at.sequence_number or 0, chain))
             parent = None if chain is not None else at.parent_snapshot_id
             at = None if parent is None else table.metadata.snapshot_by_id(parent)
         return tuple(found), parent, oldest
+
+
+def _main_at(snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)  # type: ignore[call-arg] # by name
 
 
 def _counted(snapshot: Any) -> dict[str, int | None]:

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
-from chsink.mirror.control import Names
+from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import MAX_PART_BYTES
-from chsink.mirror.refusals import right_missing
+from chsink.mirror.refusals import refused, right_missing
 
 PARTITIONS = 4
 """Of a topic that chsink creates: a transaction that hangs delays the events of its own partition only."""
@@ -87,6 +87,7 @@ def kafka_findings(names: Names) -> Iterator[Finding]:
             brokers = len(admin.list_topics(names.topic, timeout=names.timeout_s).brokers)
             replicas = min(len(p.replicas) for p in described.partitions)
             yield from settings_findings(names.topic, _read(configs, len(described.partitions), replicas, brokers))
+        yield from _transactional_ids(names)
     yield from _groups(names, admin)
 
 
@@ -135,6 +136,17 @@ def _topic_rights(names: Names, operations: Collection[AclOperation] | None) -> 
         yield passed(preflight.MIRROR_RIGHT_MISSING, topic=names.topic, group=names.group)
     else:
         yield _missing(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _transactional_ids(names: Names) -> Iterator[Finding]:
+    """A producer of an id that nobody else uses is opened: Kafka tells of this right in no other way."""
+    try:
+        names.sender(names.trying_id, names.group).close()
+    except ControlUnanswered as failed:
+        error = refused(failed, names)
+        if error is None:
+            raise services.MIRROR_KAFKA_UNANSWERED(topic=names.topic, group=names.group, reason=failed) from failed
+        yield Finding(error.id, Severity.ERROR, error.message, error.hint, error)
 
 
 def _missing(names: Names, code: int) -> Finding:

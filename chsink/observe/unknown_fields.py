@@ -32,7 +32,7 @@ class UnknownFields:
                 "fields without a column are ignored",
                 topic=topic,
                 fields=new,
-                fix="add columns for them (docs/tables-that-change.md)",
+                fix="add columns for them; rows that have landed keep their defaults (docs/tables-that-change.md)",
             )
         for name, count in counts.items():
             shown = name if name in known else OTHERS

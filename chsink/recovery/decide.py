@@ -321,11 +321,11 @@ def _check_resend(
         for k, r in doubtful.items()
         if has_dead_letters(r.sent.pipeline) and not clickhouse.config.keeps_dead_letters
     ]
-    # last: nobody is to delete rows of what cannot be sent again
-    refused = refused or _rows_refused(clickhouse, doubtful, seen)
     raise_all(refused)
     if not senders_gone:
         raise halts.SENDERS_MAY_LIVE(ranges=_ranges(doubtful))
+    # last: nobody is to delete rows of what cannot be sent again, or of what is still being sent
+    raise_all(_rows_refused(clickhouse, doubtful, seen))
 
 
 def _unreadable(kafka: KafkaAdmin, doubtful: Doubtful) -> Iterator[ChsinkError]:
@@ -372,11 +372,11 @@ def _letters_refused(
     those = {k: r for k, r in doubtful.items() if seen[k].letters}
     if kept is not None and those:
         table = kept.table.canonical
-        yield halts.RESEND_WOULD_DOUBLE(
+        yield halts.RESEND_LETTERS_DOUBLE(
             table=table,
-            rows=sum(seen[k].letters for k in those),
+            letters=sum(seen[k].letters for k in those),
             ranges=_ranges(those),
-            where=f"on {kept.url}, where dead letters are kept",
+            url=kept.url,
             delete=delete_letters(table, those),
         )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_random_exponential
 
-from chsink.errors import ChsinkError, preflight, services, without_values
+from chsink.errors import ChsinkError, preflight, services, tls, without_values
 from chsink.registry.settings import SchemaRegistry
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Registry:
         except Exception as error:
             if status := getattr(error, "http_status_code", None):
                 raise services.REGISTRY_FAILED(urls=self.urls, status=status) from None
-            reason = without_values(str(error)) or type(error).__name__
+            reason = _reason(error)
             raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
         return answer
 
@@ -158,12 +158,22 @@ class Registry:
                 raise preflight.NO_REGISTRY_PACKAGES(
                     missing=error.name or "confluent_kafka", python=sys.executable
                 ) from None
+            if wrong := tls.unreadable({f"schema_registry.{key}": f for key, f in _files(self._settings).items()}):
+                raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=wrong)
             try:
                 self._opened = SchemaRegistryClient(_properties(self._settings))
             except (OSError, ValueError) as error:  # a certificate file is missing or invalid
-                reason = without_values(str(error))
-                raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=reason) from None
+                raise services.REGISTRY_UNAVAILABLE(urls=self.urls, reason=_reason(error)) from None
         return self._opened
+
+
+def _reason(error: Exception) -> str:
+    meant = tls.meaning(str(error), "schema_registry", "schema_registry.url")
+    return meant or without_values(str(error)) or type(error).__name__
+
+
+def _files(settings: SchemaRegistry) -> dict[str, str | None]:
+    return {"ca_file": settings.ca_file, "cert_file": settings.cert_file, "key_file": settings.key_file}
 
 
 def _reread(client: SchemaRegistryClient, schema_id: int) -> Any:
@@ -184,5 +194,5 @@ def _properties(settings: SchemaRegistry) -> dict[str, Any]:
     if token := settings.token.get_secret_value():
         properties |= {"bearer.auth.credentials.source": "STATIC_TOKEN", "bearer.auth.token": token}
         properties["bearer.auth.logical.cluster"] = ""  # the client requires it, but only Confluent Cloud reads it
-    files = {"ca": settings.ca_file, "certificate": settings.cert_file, "key": settings.key_file}
-    return properties | {f"ssl.{name}.location": file for name, file in files.items() if file}
+    files = zip(("ca", "certificate", "key"), _files(settings).values(), strict=True)
+    return properties | {f"ssl.{name}.location": file for name, file in files if file}

@@ -115,6 +115,8 @@ class LetterChooser:
             return KeepReason.NOT_ROUTED
         if record is None or not is_confirmed(record, offset):
             return KeepReason.NOT_CONFIRMED
+        if not record.sent.pipeline:
+            return KeepReason.UNKNOWN
         if self.routes.is_transformed(key.topic_table, record):
             return KeepReason.TRANSFORMED
         may_be_older = record.life.first <= offset < record.life.older_end

@@ -26,6 +26,10 @@ class KeepReason(StrEnum):
     AMBIGUOUS = "there are dead letters of different records at this offset"
     NOT_ROUTED = "no [[route]] leads from the topic to the table any more"
     DELETED = "Kafka deleted the records, so there is none to replay"
+    UNKNOWN = (
+        "the job has landed nothing of this partition since a person changed its state, so chsink does not know "
+        "whether your program transforms the records; start the job, then replay again"
+    )
     TRANSFORMED = "your program transforms the records, which a replay cannot repeat"
 
 

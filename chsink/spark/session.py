@@ -27,6 +27,9 @@ SESSION_CONF = {
 }
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Java's property for the places that Kafka's client may ask for tokens: none by default."""
+HIDDEN_OPTIONS = "spark.sql.redaction.options.regex"
+KAFKA_SECRETS = r"(?i)jaas|keystore[.]key"
+"""Options whose values Spark hides in plans, beside those that it knows: names with `password`, `secret`, `token`."""
 EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 
 
@@ -62,11 +65,16 @@ def _executors_tokens(config: Config) -> dict[str, str]:
     return {EXECUTOR_JAVA: f"{given} -D{ALLOWED_URLS}={config.kafka.token_url}".strip()}
 
 
-def allow_tokens(spark: SparkSession, config: Config) -> None:
-    """Let Kafka's client in the driver's Java ask for tokens where the job file says."""
+def prepare_kafka(spark: SparkSession, config: Config) -> None:
+    """Let Kafka's client in the driver's Java ask for tokens where the job file says, and keep keys and logins out of
+    the plans of its source.
+    """
     if config.kafka.token_url:
         java: JavaObject = spark.sparkContext._jvm.java  # type: ignore[union-attr]
         java.lang.System.setProperty(ALLOWED_URLS, config.kafka.token_url)
+    hidden = spark.conf.get(HIDDEN_OPTIONS) or ""
+    if KAFKA_SECRETS not in hidden:
+        spark.conf.set(HIDDEN_OPTIONS, f"{hidden}|{KAFKA_SECRETS}" if hidden else KAFKA_SECRETS)
 
 
 def end(spark: SparkSession) -> None:

@@ -43,7 +43,7 @@ from chsink.spark.opening import (
 )
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
-from chsink.spark.session import allow_tokens
+from chsink.spark.session import prepare_kafka
 from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -200,7 +200,7 @@ def kafka_stream(
     """The Kafka source that the configuration describes: of the sink's topics, also later ones; or else of ``topics``,
     or of those that match a Java ``pattern``.
     """
-    allow_tokens(spark, config)
+    prepare_kafka(spark, config)
     if not topics:
         topics, pattern = config.topics, config.topic_pattern
     how, which = ("subscribe", ",".join(topics)) if pattern is None else ("subscribePattern", pattern)

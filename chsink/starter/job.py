@@ -12,7 +12,7 @@ from chsink.starter.guess import Guess
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Where the topic is, and where its table is to be."""
+    """Where the topic is, and where its table is to be.  Several ``endpoints`` are shards."""
 
     topic: str
     table: str
@@ -20,6 +20,7 @@ class StartingPoint:
     endpoints: Sequence[str]
     registry: str | None
     checkpoint: Path
+    shard_key: Sequence[str] = ()
 
 
 def job_text(start: StartingPoint, guess: Guess) -> str:
@@ -47,7 +48,7 @@ format = {_format(guess)}
 
 [clickhouse]
 endpoints = {quoted(list(start.endpoints))}
-{registry}
+{_sharding(start)}{registry}
 [errors]
 # A record that does not fit its table: "halt" the job; "skip", count and report the record; or keep it as a
 # "dead_letter" in the topic or table that [dead_letters] names.
@@ -57,6 +58,17 @@ on_bad_value = "halt"
 # "processing_time" runs until stopped; "available_now" lands what the topic holds, then ends.
 mode = "processing_time"
 """
+
+
+def _sharding(start: StartingPoint) -> str:
+    if start.shard_key:
+        return f"# The columns that choose the shard of a row.\nshard_key = {json.dumps(list(start.shard_key))}\n"
+    if len(start.endpoints) > 1:
+        return (
+            "# Each row goes to a shard at random. To choose it by columns, set shard_key and hash_function to the\n"
+            '# sharding key of your Distributed table (docs/deployment.md).\nhash_function = "rand"\n'
+        )
+    return ""
 
 
 def _format(guess: Guess) -> str:

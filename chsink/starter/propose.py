@@ -52,12 +52,14 @@ class Proposal:
 def propose(start: StartingPoint, count: int) -> Proposal:
     """A job file and a table for the topic, from the first and last ``count`` records of each partition.
 
-    Raises PreflightError CHS-296 if no record has a value, CHS-297 if the records name schemas of a registry that is
-    not given or does not know them.
+    Raises PreflightError CHS-296 if there is no record, or none with a value, CHS-297 if the records name schemas of a
+    registry that is not given or does not know them.
     """
     with connected(_loaded(job_text(start, _UNKNOWN))) as services:
         records = _sample(services, start.topic, count)
         values = [v for batch in records for v in as_binary(batch.column("value")).to_pylist() if v]
+        if not any(batch.num_rows for batch in records):
+            raise preflight.NO_RECORD_TO_GUESS_FROM(topic=start.topic)
         if not values:
             raise preflight.NOTHING_TO_GUESS_FROM(topic=start.topic)
         found = guess(values, _kinds(start, services.config))

@@ -58,7 +58,7 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         if not config.mirror.creates(name):
             continue
         with in_words(mirror.names):
-            if target.table.load() is not None or mirror.has_read(target.topics):
+            if target.table.load() is not None or not mirror.begins(target.topics):
                 continue
             if _is_empty(kafka, target.topics) and config.kafka.starting_offsets == "earliest":
                 waiting |= target.topics

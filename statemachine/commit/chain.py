@@ -135,6 +135,8 @@ class TableView:
     """How many rows the table had before the oldest snapshot of ``lineage``, None if that is not known."""
     shared: Mapping[TopicPartition, StoredShare] = field(default_factory=lambda: MappingProxyType({}))
     """By which choices the table shares topics."""
+    floors: Mapping[TopicPartition, int] = field(default_factory=lambda: MappingProxyType({}))
+    """From which offsets a person wants the table to hold records that came before it."""
 
     @property
     def head(self) -> int | None:

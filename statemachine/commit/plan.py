@@ -4,6 +4,9 @@
 ``a = until``.  So the table holds the records of ``[origin, until)``, each once, even if units come twice, late, out of
 order or from a stopped worker.  The records of a dropped unit have landed, or are in a *hole* that :func:`holes` finds.
 
+A unit that ends where the table's records begin, at its ``origin``, is taken too if a person asked for a *backfill*
+down to its offsets: ``origin`` then moves down.
+
 A hole is a range ``[until, h)`` that the group has passed while no unit at hand begins at ``until``: its events were
 lost with the control topic, or were dropped because they straddled ``until``.  It is read again, exactly, from Kafka.
 """
@@ -36,6 +39,8 @@ class Eligibility:
     table_uuid: str
     table_specs: frozenset[int]
     link: Link | None
+    floor: int | None = None
+    """Down to which offset a backfill was asked for."""
 
     @property
     def a(self) -> int:
@@ -49,6 +54,11 @@ class Eligibility:
     def until(self) -> int:
         assert self.link is not None
         return self.link.until
+
+    @property
+    def fills_back(self) -> bool:
+        link, floor = self.link, self.floor
+        return link is not None and floor is not None and floor <= self.a < self.b == link.origin
 
 
 UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
@@ -73,7 +83,13 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
         CommitHalt.TOPIC_RECREATED,
         "halt: the topic was deleted and created again",
     ),
-    Rule("DUPLICATE", "`b <= until`", lambda x: x.b <= x.until, UnitFate.DROP, "drop: all of it landed"),
+    Rule(
+        "DUPLICATE",
+        "`b <= until`, and it is no unit of a backfill: `b = origin`, and one was asked for from `a` or below",
+        lambda x: x.b <= x.until and not x.fills_back,
+        UnitFate.DROP,
+        "drop: all of it landed, or came before the table",
+    ),
     Rule(
         "OTHER_CHOICE",
         "its records were chosen by another `table_by` than the table's",
@@ -84,12 +100,12 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
     Rule(
         "STRADDLING",
         "`a < until < b`",
-        lambda x: x.a < x.until,
+        lambda x: x.a < x.until and not x.fills_back,
         UnitFate.DROP,
         "drop: its files hold landed records too; `[until, b)` is read again when no other unit brings it",
     ),
     Rule("AHEAD", "`a > until`", lambda x: x.a > x.until, UnitFate.WAIT, "wait for what lies between"),
-    # from here on a = until < b
+    # from here on a = until < b, or b = origin
     Rule(
         "PARTS_MISSING",
         "not all parts were read",
@@ -104,6 +120,7 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
         UnitFate.DROP,
         "drop: no manifest can list them; the range is read again",
     ),
+    Rule("BACKFILL", "`b = origin`", lambda x: x.fills_back, UnitFate.TAKE, "take: `origin` becomes `a`"),
     Rule("NEXT", "`a = until`", lambda _: True, UnitFate.TAKE, "take: `until` becomes `b`"),
 )
 
@@ -151,18 +168,37 @@ def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePl
     dropped: list[tuple[str, Unit]] = []
     for unit in sorted(units, key=lambda u: (u.head.tp, *u.order)):
         tp = unit.head.tp
-        rule = first(UNITS, Eligibility(unit, view.uuid, view.specs, links.get(tp)))
+        case = Eligibility(unit, view.uuid, view.specs, links.get(tp), view.floors.get(tp))
+        rule = first(UNITS, case)
         match rule.verdict:
             case CommitHalt() as halt:
                 return TablePlan(links=chain.links, halt=halt, because=rule.name)
             case UnitFate.TAKE:
                 taken.append(unit)
-                links[tp] = replace(links[tp], until=unit.range.end)
+                if case.fills_back:
+                    links[tp] = replace(links[tp], origin=unit.range.start)
+                else:
+                    links[tp] = replace(links[tp], until=unit.range.end)
             case UnitFate.WAIT:
                 waiting.append(unit)
             case _:
                 dropped.append((rule.name, unit))
     return TablePlan(tuple(taken), tuple(waiting), tuple(dropped), links)
+
+
+def backfills(
+    links: Links, waiting: Iterable[Unit], floors: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, OffsetRange]:
+    """The range to read for this table's backfill next, per topic-partition: ``most`` offsets below its origin, unless
+    a unit of ``waiting`` brings them.  ``floors`` are offsets that Kafka still holds.
+    """
+    brought = {(unit.head.tp, unit.range.end) for unit in waiting if unit.whole}
+    found = {}
+    for tp, floor in floors.items():
+        link = links.get(tp)
+        if link is not None and floor < link.origin and (tp, link.origin) not in brought:
+            found[tp] = OffsetRange(max(floor, link.origin - most), link.origin)
+    return found
 
 
 def holes(

@@ -12,6 +12,7 @@ from typing import Any
 from chsink.statemachine.commit.chain import CHAIN
 from chsink.statemachine.commit.handover import HAND_OVER, START
 from chsink.statemachine.commit.plan import UNITS
+from chsink.statemachine.commit.publish import PUBLISH
 from chsink.statemachine.commit.recover import RECOVER
 from chsink.statemachine.commit.rounds import ROUND
 from chsink.statemachine.commit.rules import Rule
@@ -48,6 +49,11 @@ _SECTIONS: tuple[tuple[str, str, tuple[Rule[Any, Any], ...]], ...] = (
         "When a commit is due",
         "A round opens with `StartCommit`. A partial commit has no valid-through time.",
         ROUND,
+    ),
+    (
+        "When main moves to the mirror's branch",
+        "`chsink mirror publish` decides it for a snapshot of the branch. The lineage is a snapshot and its ancestors.",
+        PUBLISH,
     ),
     (
         "Where rows say that a topic-partition continues",

@@ -7,17 +7,24 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tests.chaos.world import World
+from tests.support.iceberg_rest import CatalogGate, IcebergRest
 from tests.support.job import Job
 from tests.support.kafka import read_all
+from tests.support.s3 import S3Server
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -25,6 +32,8 @@ SCHEMA = Schema(
     NestedField(3, "_kafka_partition", IntegerType()),
     NestedField(4, "_kafka_offset", LongType()),
 )
+FOREIGN = -1
+"""The partition of rows that others wrote."""
 Found = Counter[tuple[int, int, int, str]]
 
 
@@ -45,14 +54,15 @@ class Lake:
         """pyiceberg's, without the name."""
         return {"type": "sql", "uri": f"sqlite:///{self.database}", "warehouse": f"file://{self.folder}"}
 
-    def catalog(self) -> SqlCatalog:
+    def catalog(self) -> Catalog:
         """Opened by itself."""
         return SqlCatalog("lake", **self.properties)
 
     def landed(self, table: str) -> Found:
         """(partition, offset, id, text) of every row."""
         rows = self.catalog().load_table(table).scan().to_arrow().to_pylist()
-        return Counter((r["_kafka_partition"], r["_kafka_offset"], r["id"], r["text"]) for r in rows)
+        mine = (row for row in rows if row["_kafka_partition"] != FOREIGN)
+        return Counter((r["_kafka_partition"], r["_kafka_offset"], r["id"], r["text"]) for r in mine)
 
     def rows(self, table: str) -> int:
         """How many, as the newest snapshot says."""
@@ -99,10 +109,58 @@ class Lake:
             hidden.rename(self.database)  # over what a client may have made meanwhile
 
 
-def mirrored(world: World, folder: Path, settings: Mapping[str, Any] | None = None) -> tuple[Job, Lake]:
+@dataclass(frozen=True, slots=True)
+class RestLake(Lake):
+    """In Apache Iceberg's reference server of the REST catalog, and on S3.  The job reaches it through ``gate``, the judge goes
+    round it.
+    """
+
+    server: IcebergRest = field(kw_only=True)
+    gate: CatalogGate = field(kw_only=True)
+    s3: S3Server = field(kw_only=True)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the job.  The catalog hands out the keys of the storage."""
+        return {**self.gate.properties, **self._storage}
+
+    @property
+    def _storage(self) -> dict[str, str]:
+        return {name: self.s3.properties[name] for name in ("s3.endpoint", "s3.region")}
+
+    def catalog(self) -> Catalog:
+        """Opened by itself."""
+        return RestCatalog("lake", uri=self.server.url, **self._storage)
+
+    @contextmanager
+    def foreign(self, table: str) -> Iterator[list[int]]:
+        """Somebody else appends rows all the time; yields the snapshots that were made."""
+        done, made = Event(), list[int]()
+        row = {"id": [1], "text": ["foreign"], "_kafka_partition": [FOREIGN], "_kafka_offset": [0]}
+
+        def append() -> None:
+            while not done.is_set():
+                there = self.catalog().load_table(table)
+                with suppress(CommitFailedException):
+                    there.append(pa.table(row, schema=there.schema().as_arrow()))
+                    made.append(1)
+
+        thread = Thread(target=append)
+        thread.start()
+        try:
+            yield made
+        finally:
+            done.set()
+            thread.join()
+
+
+def mirrored(
+    world: World, folder: Path, settings: Mapping[str, Any] | None = None, lake: Lake | None = None
+) -> tuple[Job, Lake]:
     """A sink with a topic of two partitions, a table in ClickHouse, and two in Iceberg."""
-    (home := folder / "lake").mkdir()
-    lake = Lake(home)
+    if lake is None:
+        (home := folder / "lake").mkdir()
+        lake = Lake(home)
     lake.catalog().create_namespace("lake")
     for table in lake.tables:
         lake.catalog().create_table(table, SCHEMA)

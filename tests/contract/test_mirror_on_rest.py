@@ -9,6 +9,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -71,7 +72,7 @@ def job_file(folder: Path, properties: Mapping[str, str]) -> Path:
 def opened(folder: Path, properties: Mapping[str, str]) -> OpenMirror:
     """As every command does."""
     environ = {"CATALOG_LOGIN": properties.get("credential", "")}
-    return open_mirror(load(job_file(folder, properties), environ=environ), cast("Any", None))
+    return open_mirror(load(job_file(folder, properties), environ=environ), cast("Any", SimpleNamespace(topics=list)))
 
 
 def test_a_login_lets_the_mirror_in(gate: CatalogGate, open_catalog: Open, tmp_path: Path) -> None:

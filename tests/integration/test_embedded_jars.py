@@ -112,7 +112,14 @@ def test_processes_that_need_it_at_once_fetch_it_once(repository: Path, tmp_path
 def test_every_shipped_pin_is_whole() -> None:
     sets = {**jars.pins(), **jars.pins(PINS)}
     counts = {name: len(files) for name, files in sets.items()}
-    assert counts == {"spark-kafka": 4, "kafka-broker": 46, "clickhouse-jdbc": 19, "rest-server": 19, "s3": 2}
+    assert counts == {
+        "spark-kafka": 4,
+        "kafka-broker": 46,
+        "clickhouse-jdbc": 19,
+        "rest-server": 19,
+        "s3": 3,
+        "iceberg-connect": 93,
+    }
     for files in sets.values():
         assert all(len(jar.sha256) == 64 for jar in files)
         assert len({jar.file_name for jar in files}) == len(files)

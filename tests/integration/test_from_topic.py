@@ -134,6 +134,7 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
 
 def test_a_topic_without_a_value(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str) -> None:
     name = topic()
+    refused(init(name, "--table", table), "CHS-296", "holds no record", "retention.ms")
     produce(kafka.bootstrap, name, 0, [None])
     refused(init(name, "--table", table), "CHS-296", "produce a record")
 

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import CHECKOUT
 from tests.support.walkthrough import Shell, follow, terminal
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 GUIDES = sorted(path for path in (CHECKOUT / "docs" / "how-to").glob("*.md") if path.name != "README.md")
 

@@ -17,7 +17,7 @@ from tests.conftest import CHECKOUT
 from tests.integration.test_wheel import clean_environment, link, required, wheel_in
 from tests.support.walkthrough import Shell, follow
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 PAGE = (CHECKOUT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 EXTRAS = ("dev", "ui")

@@ -18,11 +18,13 @@ FAULTS = [
 ]
 OUTCOMES = [
     *("outcome snapshot", "outcome move", "outcome read again", "outcome unit in parts", "outcome valid through"),
+    "outcome backfill asked",
     *("outcome fenced", "outcome transaction timed out", "outcome open transaction ended by its successor"),
     *("outcome commit refused by a requirement", "outcome late commit applied", "outcome late commit refused"),
     *(
         f"outcome {name}"
         for name in (
+            "MIRROR_CHOICE_CHANGED",
             "MIRROR_NOT_HANDED_OVER",
             "MIRROR_OWNED_BY_ANOTHER",
             "MIRROR_RECORDS_GONE",

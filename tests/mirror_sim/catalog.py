@@ -225,6 +225,10 @@ class SimCatalog:
         kept = () if forget else at.spec_ids
         self.tables[name] = replace(at, default_spec_id=new, spec_ids=(*kept, new))
 
+    def add(self, name: str) -> None:
+        """Create a table, unless it is there."""
+        self.tables.setdefault(name, self._new())
+
     def recreate(self, name: str) -> None:
         """Drop the table and create it again."""
         self.tables[name] = self._new()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP
 from tests.mirror_sim.job import KEYS, every_partition
 from tests.mirror_sim.oracle import chain_of
-from tests.mirror_sim.shared import some_map
+from tests.mirror_sim.shared import ADDED, some_map
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.happenings import Happenings
 
@@ -202,7 +203,9 @@ def _change_spec(world: World) -> None:
 
 @event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
-    world.catalog.recreate(_table(world))
+    name = _table(world)
+    world.catalog.recreate(name)
+    world.floors.pop(name, None)
     world.reasons.add("table recreated")
 
 
@@ -229,6 +232,42 @@ def _change_map(world: World) -> None:
         return
     for driver in list(world.drivers):
         world.kill(driver)
+
+
+@event("table added", 0.15)
+def _add_table(world: World) -> None:
+    """To a topic's routes; the mirror is started anew.  It begins with the next records."""
+    lacking = [topic for topic, tables in world.routes.whole.items() if ADDED not in tables]
+    if not (world.added_now and lacking):
+        return
+    topic = world.hub.random.choice(lacking)
+    world.catalog.add(ADDED)
+    world.routes = replace(world.routes, whole={**world.routes.whole, topic: (*world.routes.whole[topic], ADDED)})
+    world.reasons.add("table added")
+    for driver in list(world.drivers):
+        world.kill(driver)
+
+
+@event("backfill asked", 0.2)
+def _backfill(world: World) -> None:
+    """For a table that takes all records, down to what Kafka holds.  The property is stored with the head's knowledge."""
+    names = sorted({name for tables in world.routes.whole.values() for name in tables})
+    if not names:
+        return
+    name = world.hub.random.choice(names)
+    table = world.catalog.tables[name]
+    chain = chain_of(table)
+    links = {} if chain is None else chain.links
+    tps = [tp for tp in every_partition(world) if tp in links and world.kafka.log(tp).start < links[tp].origin]
+    tps = [tp for tp in tps if links[tp].topic_id == world.kafka.topics[tp.topic].id]
+    if tps:
+        world.floors[name] = {**world.floors.get(name, {}), **{tp: world.kafka.log(tp).start for tp in tps}}
+        text = json.dumps({
+            t: {str(tp.partition): at for tp, at in world.floors[name].items() if tp.topic == t}
+            for t in sorted({tp.topic for tp in world.floors[name]})
+        })  # fmt: skip
+        world.catalog.tables[name] = replace(table, properties={**table.properties, KEYS.backfill: text})
+        world.hub.counts["outcome backfill asked"] += 1
 
 
 # --- topics and checkpoints ------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ KEYS = PropertyKeys(GROUP, CONTROL)
 CONFIG = SimpleNamespace(
     kafka=SimpleNamespace(starting_offsets="earliest"),
     sink=SimpleNamespace(name=GROUP),
-    mirror=SimpleNamespace(matched_topics=()),
 )
 """What of the job file is asked for here."""
 
@@ -110,7 +109,9 @@ def _coordination(
         for name in routes.all_tables
     }
     names = names_of(world.broker)
-    mirror = OpenMirror(cast("Any", CONFIG), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
+    added = SimpleNamespace(matched_topics=(), added_tables="now" if world.added_now else "halt")
+    config = SimpleNamespace(**vars(CONFIG), mirror=added)
+    mirror = OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
     pool = partial(OneActor, world.hub)
     made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
     vars(made)["_wake"] = _Wake(world.hub)
@@ -121,23 +122,27 @@ def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLan
     """With topics and tables as they are now."""
     ids = {topic: found or "" for topic, found in world.kafka.topic_ids(routes.whole).items()}
     choices = {topic: routes.sharing(topic).choice for topic in routes.maps}
-    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes), world.kafka, choices)
+    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes, routes.all_tables), world.kafka, choices)
     return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world, routes))
 
 
-def _renewed(world: World, routes: Routes, feeds: Feeds) -> Feeds:
+def _renewed(world: World, routes: Routes, feeds: Feeds, tables: Collection[str]) -> Feeds:
     """As :meth:`chsink.mirror.opening.OpenMirror.renewed`, whose tables come from a configuration."""
     try:
-        now = _tables(world, routes)
+        read = _tables(world, routes, tables)
     except (OSError, NoSuchTableError):
         return feeds
-    return with_tables(feeds, now)
+    return with_tables(feeds, read)
 
 
-def _tables(world: World, routes: Routes) -> dict[str, tuple[TableWork, ...]]:
-    works = {name: _work(world, name) for name in routes.all_tables}
+def _tables(world: World, routes: Routes, tables: Collection[str]) -> dict[str, tuple[TableWork, ...]]:
+    works = {name: _work(world, name) for name in sorted(tables)}
     return {
-        topic: tuple(replace(works[name], choice=routes.choices(topic).get(name)) for name in routes.tables(topic))
+        topic: tuple(
+            replace(works[name], choice=routes.choices(topic).get(name))
+            for name in routes.tables(topic)
+            if name in works
+        )
         for topic in routes.whole
     }
 

@@ -15,6 +15,8 @@ from chsink.statemachine.commit.chain import Sharing
 
 VALUES = 4
 TABLES = ("db.s0", "db.s1", "db.s2")
+ADDED = "db.added"
+"""A table that may be added to a topic's routes."""
 
 
 def value_of(uid: int) -> bytes:

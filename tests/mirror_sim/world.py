@@ -98,6 +98,9 @@ class World:
         shared = {topic: some_map(more) for topic in whole if more.random() < 0.4}
         self.routes = Routes({t: () if t in shared and more.random() < 0.5 else whole[t] for t in whole}, shared)
         used |= set(TABLES) if shared else set()
+        self.floors: dict[str, dict[TopicPartition, int]] = {}
+        """By table, down to which offsets a backfill was asked for."""
+        self.added_now = more.random() < 0.5
         self.sharings = {self.routes.sharing(topic).choice: self.routes.tables(topic) for topic in shared}
         """By the fingerprint of a choice, the tables of its topic."""
         self.broker = Broker(hub, shape.randint(1, 3))

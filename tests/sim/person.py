@@ -133,7 +133,7 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
         _done(world, f"resolve {verdict}", change)
 
     def follow(error: ChsinkError) -> bool:
-        if error.name in ("RESEND_WOULD_DOUBLE", "RESEND_MAY_DOUBLE"):
+        if error.name in ("RESEND_WOULD_DOUBLE", "RESEND_MAY_DOUBLE", "RESEND_LETTERS_DOUBLE"):
             delete(world, error)
         elif error.name in ("RESEND_NOT_READABLE", "EXPIRED_NOT_HELD"):
             names = error.params.get("tp") or error.params["ranges"]

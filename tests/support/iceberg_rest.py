@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import http.client
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.message import Message
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +42,8 @@ class IcebergRest(Service):
         self._gateway_port, self._sets = free_port(), sets
         self._settings = {
             "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-            "uri": f"jdbc:sqlite:{self.path}/catalog.db",
+            "uri": f"jdbc:sqlite:{self.path}/catalog.db?busy_timeout=20000",
+            "clients": "1",
             "jdbc.schema-version": "V1",
             "warehouse": f"file://{self.path}/warehouse",
             **(settings or {}),
@@ -75,19 +77,34 @@ class IcebergRest(Service):
                 raise
         return self
 
-    def _serve(self) -> None:
+    def cherrypick(self, namespace: str, name: str, snapshot_id: int) -> None:
+        """What Spark's procedure of this name does to a table, by the same code."""
+        with self._java({"type": "rest", "uri": self.url}) as (gateway, _, catalog):
+            identifier: Any = gateway.jvm.org.apache.iceberg.catalog.TableIdentifier
+            table = catalog.loadTable(identifier.parse(f"{namespace}.{name}"))
+            table.manageSnapshots().cherrypick(gateway.jvm.java.lang.Long.valueOf(str(snapshot_id))).commit()
+
+    @contextmanager
+    def _java(self, properties: Mapping[str, str]) -> Iterator[tuple[JavaGateway, Any, Any]]:
+        """The process, from here; these properties as Java has them; and a catalog with them."""
         found = _STARTED.search(self.log.read_text(encoding="utf-8"))
         assert found is not None
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(HOST, int(found[1]), auth_token=found[2]))
+        kept = {"enable_memory_management": False}  # the server's parts, which nobody here names any more
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(HOST, int(found[1]), auth_token=found[2], **kept))
         try:
             java: Any = gateway.jvm
             settings = java.java.util.HashMap()
-            for name, value in self._settings.items():
+            for name, value in properties.items():
                 settings.put(name, value)
+            conf = java.org.apache.hadoop.conf.Configuration()
+            yield gateway, settings, java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog("backend", settings, conf)
+        finally:
+            gateway.close()
+
+    def _serve(self) -> None:
+        with self._java(self._settings) as (gateway, settings, catalog):
+            java: Any = gateway.jvm
             iceberg, jetty = java.org.apache.iceberg, java.org.eclipse.jetty
-            catalog = iceberg.CatalogUtil.buildIcebergCatalog(
-                "backend", settings, java.org.apache.hadoop.conf.Configuration()
-            )
             context = _hidden(gateway, "org.apache.iceberg.rest.RESTCatalogServer$CatalogContext", catalog, settings)
             adapter = _hidden(gateway, "org.apache.iceberg.rest.RESTServerCatalogAdapter", context)
             handler = jetty.servlet.ServletContextHandler(_NO_SESSIONS)
@@ -99,8 +116,6 @@ class IcebergRest(Service):
             server.addConnector(connector)
             server.setHandler(handler)
             server.start()
-        finally:
-            gateway.close()
 
 
 def _hidden(gateway: JavaGateway, name: str, *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ import typer
 
 from chsink.cli.main import app
 from chsink.config import load
-from tests.support.walkthrough import BLOCK, printed, steps
+from tests.support.walkthrough import BLOCK, Step, follow, printed, steps
 
 CHECKOUT = Path(__file__).parents[2]
 PAGES = sorted([CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")])
@@ -70,3 +70,20 @@ def test_every_guide_is_named_by_the_index_and_by_the_reading_order() -> None:
 )
 def test_what_a_page_shows_is_compared(said: str, shown: str, expected: bool) -> None:
     assert printed(said, shown) is expected
+
+
+def test_a_page_is_read_as_its_reader_does() -> None:
+    page = '```toml title="job.toml"\na = 1\n```\nThen\n```console\n$ one \\\n    --more\nsaid\n$ two\n```\n```sql\nSELECT\n```\n'
+    assert list(steps(page)) == [
+        Step("a = 1\n", name="job.toml"),
+        Step("one \\\n    --more", "said\n"),
+        Step("two"),
+    ]
+
+
+def test_a_reader_looks_again_until_the_page_is_right(tmp_path: Path) -> None:
+    answers = iter(["0\n", "6\n"])
+    said = follow('```console\n$ chsink dev sql "SELECT 6"\n6\n```\n', lambda _: next(answers), tmp_path)
+    assert list(said.values()) == ["6\n"]
+    with pytest.raises(AssertionError, match="shown:\n6"):
+        follow("```console\n$ chsink run\n6\n```\n", lambda _: "7\n", tmp_path)

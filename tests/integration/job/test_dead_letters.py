@@ -136,6 +136,7 @@ def resend(job: Job, table: str, keeps: Mapping[str, Any]) -> None:
 @pytest.mark.exit_of("TOO_MANY_BAD")
 @pytest.mark.exit_of("DEAD_LETTERS_INCOMPLETE")
 @pytest.mark.exit_of("RESEND_LETTERS_UNKNOWN")
+@pytest.mark.exit_of("RESEND_LETTERS_DOUBLE")
 def test_dead_letters_are_delivered_once(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A mirror without Spark: topics, tables in a SQL catalog, workers that read Kafka, coordinators with a clock of ours."""
+"""A mirror without Spark: topics, tables in a catalog, workers that read Kafka, coordinators with a clock of ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pyarrow as pa
 import structlog
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -28,6 +27,7 @@ from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.resolve import MirrorDecision, carry_out, decide
+from chsink.mirror.rest import open_catalog
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.task import Feeds, Share
 from chsink.mirror.types import TableColumns
@@ -60,7 +60,9 @@ class HandClock:
 
 @dataclass
 class Bench:
-    """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them."""
+    """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them.
+    ``properties`` are those of the catalog, by default of SQLite's.
+    """
 
     kafka: EmbeddedKafka
     folder: Path
@@ -69,10 +71,14 @@ class Bench:
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     group: str = field(default_factory=lambda: f"chsink-{uuid.uuid4().hex[:8]}")
     control_topic: str = ""
+    branch: str = "main"
+    properties: Mapping[str, str] = field(default_factory=dict)
     clock: HandClock = field(default_factory=HandClock)
     pace: CommitPace = field(default_factory=lambda: CommitPace(interval_ms=1000, timeout_ms=500, buffer=100_000))
 
     def __post_init__(self) -> None:
+        where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/lake"}
+        self.properties = {"type": "sql", **where, **self.properties}
         self.topic = f"orders-{uuid.uuid4().hex[:8]}"
         self.kafka.create_topic(self.topic, self.partitions)
         if not self.control_topic:
@@ -92,12 +98,13 @@ class Bench:
 
     def catalog(self) -> Catalog:
         """Opened once more, as another process would."""
-        return SqlCatalog("lake", uri=f"sqlite:///{self.folder}/catalog.db", warehouse=f"file://{self.folder}/lake")
+        return open_catalog("lake", self.properties)
 
     def job_file(self) -> Path:
         """The same mirror as a user writes it, without ClickHouse."""
         job = self.folder / "job.toml"
         routes = "".join(f'[[mirror.route]]\ntopic = "{self.topic}"\ntable = "shop.{name}"\n' for name in self.tables)
+        properties = "".join(f'"{name}" = {json.dumps(value)}\n' for name, value in self.properties.items())
         job.write_text(
             f"""
 [sink]
@@ -108,11 +115,10 @@ bootstrap = "{self.kafka.bootstrap}"
 [mirror]
 enabled = true
 control_topic = "{self.control_topic}"
+branch = "{self.branch}"
 [mirror.catalog]
 name = "lake"
-type = "sql"
-uri = "sqlite:///{self.folder}/catalog.db"
-warehouse = "file://{self.folder}/lake"
+{properties}
 {routes}""",
             encoding="utf-8",
         )
@@ -195,7 +201,7 @@ warehouse = "file://{self.folder}/lake"
 
     def targets(self) -> dict[str, Target]:
         """By the tables' identifiers."""
-        keys = PropertyKeys(self.group, self.control_topic)
+        keys = PropertyKeys(self.group, self.control_topic, self.branch)
         return {
             f"shop.{name}": Target(
                 MirrorTable(self.catalog(), f"shop.{name}", keys),
@@ -272,9 +278,11 @@ warehouse = "file://{self.folder}/lake"
         found = read_all(self.kafka.bootstrap, self.topic)
         return Counter((r.partition, r.offset, json.loads(r.value or b"")["id"]) for r in found)
 
-    def landed(self, name: str = "orders") -> Counter[tuple[int, int, int]]:
-        """The same of every row of a table, read by pyiceberg."""
-        rows = self.catalog().load_table(f"shop.{name}").scan().to_arrow().to_pylist()
+    def landed(self, name: str = "orders", branch: str = "main") -> Counter[tuple[int, int, int]]:
+        """The same of every row of a table's branch, read by pyiceberg."""
+        table = self.catalog().load_table(f"shop.{name}")
+        scan = table.scan().use_ref(branch) if branch in table.metadata.refs else table.scan()
+        rows = scan.to_arrow().to_pylist()
         return Counter((r["_kafka_partition"], r["_kafka_offset"], r["id"]) for r in rows)
 
     def snapshots(self, name: str = "orders") -> int:

@@ -170,6 +170,7 @@ def test_a_missing_right_is_named_with_its_acl(guarded: EmbeddedKafka, tmp_path:
     assert (hidden.id, f"--operation DescribeConfigs --topic {topic[1]}" in hidden.fix) == ("CHS-250", True), hidden
     ids = ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED
     rule(bench, *ids, AclOperation.ALL, AclPermissionType.DENY)
+    assert [f.fix for f in problems(bench) if f"--transactional-id {bench.group}" in f.fix]
     with pytest.raises(Exception) as refused:  # noqa: PT011 - it becomes an error of the catalogue below
         bench.coordinator()
     error = as_error(refused.value, bench.names)

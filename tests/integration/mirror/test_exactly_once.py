@@ -346,7 +346,7 @@ def test_an_older_coordinator_is_fenced_and_its_commit_is_refused(make_bench: Ma
     done = older.table_commits.offer("shop.orders", stale, plan, present, None)
     assert plan.taken and done.outcome.value == "refused"
     with pytest.raises(Fenced):
-        older._commit_round(whole=False, because="TIMEOUT")
+        older._commit_round(patience_s=None, whole=False, because="TIMEOUT")
     exactly_once(bench)
     assert bench.snapshots() == 1
 

@@ -84,12 +84,12 @@ def test_a_changed_table_counts_from_the_next_range_on(make_bench: MakeBench) ->
     with table(bench).update_schema() as schema:
         schema.add_column("extra", StringType())
         schema.update_column("_kafka_partition", field_type=LongType())
-    assert mirror.renewed(feeds) == feeds, "a column of Kafka's has one type"
+    assert mirror.renewed(feeds, mirror.targets) == feeds, "a column of Kafka's has one type"
     with table(bench).update_schema() as schema:
         schema.delete_column("_kafka_partition")
     with table(bench).update_spec() as spec:
         spec.add_field("extra", IdentityTransform(), "by_extra")
-    feeds = mirror.renewed(feeds)
+    feeds = mirror.renewed(feeds, mirror.targets)
     records = [{"id": n, "name": "x", "extra": f"e{n % 2}"} for n in range(10)]
     start, end = produce(bench.kafka.bootstrap, bench.topic, 0, records)
     feeds.hand_over(Share(bench.tp(), OffsetRange(start, end)), bench.records()(OffsetRange(start, end)))
@@ -106,8 +106,8 @@ def test_a_table_that_is_another_one_or_cannot_be_written_is_left_to_the_next_st
     feeds = mirror.feeds()
     with table(bench).update_schema() as schema:
         schema.add_column("tags", StringType(), default_value="none")
-    assert mirror.renewed(feeds).tables == feeds.tables
+    assert mirror.renewed(feeds, mirror.targets).tables == feeds.tables
     bench.catalog().drop_table("shop.orders")
-    assert mirror.renewed(feeds).tables == feeds.tables
+    assert mirror.renewed(feeds, mirror.targets).tables == feeds.tables
     bench.catalog().create_table("shop.orders", SCHEMA)
-    assert mirror.renewed(feeds).tables == feeds.tables
+    assert mirror.renewed(feeds, mirror.targets).tables == feeds.tables

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.tables import MirrorTable
 from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
@@ -113,3 +116,27 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
     with running(bench, mirror_of(bench, new)) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}
+
+
+def test_a_table_whose_commit_takes_long_holds_up_no_other(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C-11: the others are committed in that round and in the next ones."""
+    bench, held = make_bench(tables=("a", "b", "slow")), Event()
+    append = MirrorTable.append
+
+    def slowly(table: MirrorTable, *arguments: Any) -> Any:
+        assert table.identifier != "shop.slow" or held.wait(60)
+        return append(table, *arguments)
+
+    monkeypatch.setattr(MirrorTable, "append", slowly)
+    mirror = mirror_of(bench, {"x": "a", "y": "b", "z": "slow"})
+    with running(bench, replace(mirror, pace=replace(mirror.pace, timeout_ms=300))) as hand_over:
+        hand_over(*send(bench, "xyz"))
+        eventually("the first commit of the others", lambda: offsets(bench, "a", "b") == {"a": [0], "b": [1]})
+        hand_over(*send(bench, "xyz"))
+        eventually("the next one", lambda: offsets(bench, "a", "b") == {"a": [0, 3], "b": [1, 4]})
+        assert offsets(bench, "slow") == {"slow": []}
+        held.set()
+        eventually("that of the slow one", lambda: offsets(bench, "slow") == {"slow": [2, 5]})
+    assert bench.snapshots("a") == 2

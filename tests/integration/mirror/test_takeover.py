@@ -78,6 +78,8 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
     bench.produce([10], 2)
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
     assert doctor.exit_code != 0 and doctor.output.count("CHS-359") == 2, doctor.output
+    cleans = CliRunner().invoke(app, ["mirror", "clean", "-c", str(bench.job_file())])
+    assert cleans.exit_code == 2 and "a Kafka Connect sink filled it" in cleans.stderr, cleans.output
     shown = chsink(bench, yes=False)
     assert shown.exit_code == 1 and "Take these tables over?" in shown.stdout, shown.output
     found = taken(bench)

@@ -16,7 +16,7 @@ from chsink.errors import PreflightError, preflight
 from chsink.errors.entry import Entry
 from chsink.kafka import admin
 from chsink.spark.failures import stopped
-from chsink.spark.session import allow_tokens
+from chsink.spark.session import prepare_kafka
 from tests.integration.security.conftest import SECRET
 from tests.support.acl_lines import Allowed
 from tests.support.certificates import Authority
@@ -69,7 +69,7 @@ def test_both_clients_log_in(
     config = config_of(tmp_path, bootstrap, ways[way], readable, environ)
     cluster = admin.open_admin(config)
     assert list(cluster.log_ends(cluster.partitions([readable])).values()) == [3]
-    allow_tokens(spark, config)
+    prepare_kafka(spark, config)
     frame = spark.read.format("kafka").options(**config.kafka.spark_options()).option("subscribe", readable).load()
     assert frame.count() == 3
 

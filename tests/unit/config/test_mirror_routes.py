@@ -62,6 +62,17 @@ def test_records_name_tables(build: Build) -> None:
     assert (orders.table, refunds.table) == ("shop.orders", "shop.refunds")
 
 
+def test_patterns_take_the_values_that_are_not_named(build: Build) -> None:
+    by = (
+        """table_by = { header = "h", tables = { 'eu-x' = "s.x" }, patterns = { '(?<area>eu|us)-.*' = "s.{topic}" } }"""
+    )
+    x, rest = build(f'[[mirror.route]]\ntopic = "a"\n{by}').mirror.routes
+
+    assert x.choice == Choice("header", "h", ("eu-x",), ("eu-x",), known_patterns=("(?:eu|us)-.*",))
+    assert rest.choice == Choice("header", "h", (), patterns=("(?:eu|us)-.*",), named=("eu-x",))
+    assert rest.table == "s.a"
+
+
 def test_the_choice_skips_what_the_format_has_before_the_json(build: Build) -> None:
     registry = "[schema_registry]\nurl = 'http://r:1'\n"
     config = build(registry + KINDS.replace('topic = "payments"', 'topic = "payments"\nformat = "json_schema"'))
@@ -80,6 +91,9 @@ def test_the_choice_skips_what_the_format_has_before_the_json(build: Build) -> N
         ("topic = 'a'\ntable = '{topic:_}'", "mirror.route[0].table", "Iceberg table"),
         ("topic = 'a'\ntable = 's.{t'", "mirror.route[0].table", "Iceberg table"),
         ("topic = 'a'\ntable_by = { column = 'kind', tables = { x = 's.t' } }", "mirror.route[0].table_by.column", "column 'kind'"),
+        ("topic = 'a'\ntable_by = { header = 'h' }", "mirror.route[0].table_by", "names no table"),
+        ("topic = 'a'\ntable_by = { header = 'h', patterns = { '(?!x)y' = 's.t' } }",
+         "mirror.route[0].table_by.patterns.(?!x)y", "look ahead"),
         ("topic = 'a'\ntable_by = { tables = { x = 's.t' } }", "mirror.route[0].table_by", "exactly one of"),
         ("topic = 'a'\nformat = 'raw'\ntable_by = { field = '$.x', tables = { x = 's.t' } }",
          "mirror.route[0].table_by.field", "the format is raw"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from chsink.config import Config, Problem
+from chsink.fields import reveal
 from chsink.state import KeeperMap
 
 Build = Callable[..., Config]
@@ -67,6 +69,11 @@ Problems = Callable[..., dict[str, Problem]]
         ("[clickhouse]\npassword = { env = 1 }", "CHS-104", "clickhouse.password", "not a reference"),
         ('[clickhouse]\npassword = { env = "NOT_SET" }', "CHS-108", "clickhouse.password", "NOT_SET is not set"),
         ('[clickhouse]\npassword = { file = "nope" }', "CHS-108", "clickhouse.password", "No such file"),
+        ('[clickhouse]\npassword = { command = "pass x" }', "CHS-104", "clickhouse.password", "list of texts"),
+        ("[clickhouse]\npassword = { command = [] }", "CHS-104", "clickhouse.password", "list of texts"),
+        ('[clickhouse]\npassword = { command = ["/no/such"] }', "CHS-108", "clickhouse.password", "No such file"),
+        ('[clickhouse]\npassword = { command = ["false"] }', "CHS-108", "clickhouse.password", "ended with 1"),
+        ('[clickhouse]\npassword = { command = ["true"] }', "CHS-108", "clickhouse.password", "printed nothing"),
         (
             "[clickhouse]\nconnect_timeout_s = inf",
             "CHS-104",
@@ -168,6 +175,26 @@ def test_no_message_holds_a_credential(problems: Problems) -> None:
     }
     assert {problem.id for problem in found.values()} == {"CHS-107"}
     assert "hush" not in "".join(f"{problem}{problem.hint}" for problem in found.values())
+
+
+def test_a_command_prints_a_credential(load_text: Build, tmp_path: Path) -> None:
+    """In the job file's folder, with the job's environment, without a shell; what it says is never in an error."""
+    (tmp_path / "secret").write_text("p$(w) 1\n")
+    config = load_text(
+        '[sink]\nname = "s"\n[[route]]\ntopic = "t"\ntable = "t"\n'
+        '[clickhouse]\nendpoints = "http://a"\npassword = { command = ["cat", "secret"] }\n'
+        '[kafka]\nbootstrap = "a:1"\n[kafka.options]\n"client.id" = { command = ["printenv", "WHO"] }\n',
+        {"WHO": "me", "PATH": os.environ["PATH"]},
+    )
+    assert reveal(config.clickhouse.password) == "p$(w) 1"
+    assert reveal(config.kafka.options["client.id"]) == "me"
+    assert config.origin("clickhouse.password").startswith("command cat, named in")
+
+
+def test_what_a_failed_command_says_is_kept_to_itself(problems: Problems) -> None:
+    found = problems("""[clickhouse]\npassword = { command = ["sh", "-c", "echo hush; echo hush >&2; exit 3"] }""")
+    assert "hush" not in str(found)
+    assert "ended with 3" in found["clickhouse.password"].message
 
 
 def test_a_reference_is_resolved_and_its_origin_told(load_text: Build, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_what_the_incident_quotes_is_what_the_catalogue_says() -> None:
     incident = (DOCS / "incident.md").read_text(encoding="utf-8")
     quoted = re.findall(r"^error (CHS-\d{3}) (.+)\n  fix: (.+)$", incident, re.MULTILINE)
 
-    assert [name for name, _, _ in quoted] == ["CHS-314", "CHS-322", "CHS-321"]
+    assert [name for name, _, _ in quoted] == ["CHS-314", "CHS-321", "CHS-322"]
     for name, sentence, fix in quoted:
         said = [(pattern(e.sentence), pattern(e.hint)) for e in CATALOGUE.values() if e.id == name]
         assert any(re.fullmatch(what, sentence) and re.fullmatch(todo, fix) for what, todo in said), name

@@ -117,6 +117,36 @@ def test_a_messy_event_is_bad_and_leaves_its_neighbours() -> None:
     assert found[::2] == outcomes(SETTINGS, COLUMNS, data(good)) * (len(MESSY) + 1)
 
 
+def test_events_that_are_read_again_because_they_are_no_plain_changes() -> None:
+    good = event("c", after=ROW)
+    values = data(*(each for value, _, _ in MESSY for each in (*[good] * 9, value)))
+    keys = data(*(each for _, key, _ in MESSY for each in (*[None] * 9, key)))
+    found = outcomes(SETTINGS, COLUMNS, values, keys)
+
+    assert found[9::10] == [reason for _, _, reason in MESSY]
+    assert [row for at, row in enumerate(found) if at % 10 != 9] == outcomes(SETTINGS, COLUMNS, data(good)) * 9 * len(
+        MESSY
+    )
+
+
+def test_a_delete_by_its_key_does_not_look_into_after() -> None:
+    """⚑ In a batch it was a row; alone it had no object at ``$.after``."""
+    values, keys = data(*[{**event("d"), "after": "x"}] * 2, event("d")), data(*[{"id": 7}] * 3)
+    found = outcomes(SETTINGS, COLUMNS, values, keys)
+
+    assert found == alone(SETTINGS, COLUMNS, values, keys=keys)
+    assert [row["id"] for row in found] == [7, 7, 7]
+
+
+def test_a_column_may_be_named_like_a_path() -> None:
+    columns = (COLUMNS[0], Column("$.op", "String"), Column("$.payload.op", "String"))
+    row = {"id": 1, "$.op": "mine", "$.payload.op": "d"}
+
+    assert outcomes(Debezium(type="debezium"), columns, data(event("c", after=row))) == [
+        {"id": 1, "$.op": b"mine", "$.payload.op": b"d"}
+    ]
+
+
 EVENTS = st.builds(
     lambda op, row, old, wrap, more: (wrapped if wrap else dict)({**event(op, before=old, after=row), **more}),
     st.sampled_from("crudtx"),
@@ -133,7 +163,10 @@ KEYS = st.sampled_from(data(None, {"id": 7}, wrapped({"id": 8}), {"id": "x"}, b"
 def test_a_batch_is_its_records(records: list[tuple[Any, bytes | None]]) -> None:
     values, keys = data(*(value for value, _ in records)), [key for _, key in records]
 
-    assert outcomes(SETTINGS, COLUMNS, values, keys) == alone(SETTINGS, COLUMNS, values, keys=keys)
+    expected = alone(SETTINGS, COLUMNS, values, keys=keys)
+    assert outcomes(SETTINGS, COLUMNS, values, keys) == expected
+    many = data(event("u", after=ROW)) * 8 * len(values)
+    assert outcomes(SETTINGS, COLUMNS, many + values, [None] * len(many) + keys)[len(many) :] == expected
 
 
 def test_without_a_primary_key_a_delete_needs_all_columns() -> None:

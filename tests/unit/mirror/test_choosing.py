@@ -44,6 +44,22 @@ def test_one_table_reports_the_records_of_no_table() -> None:
     assert [(bad.row, bad.tombstone) for bad in strays] == [(0, False), (1, False), (2, True), (3, False)]
 
 
+def test_a_pattern_takes_whole_values_that_no_table_names() -> None:
+    """F-2: ``eu`` does not take ``europe``; two matches are both tables'."""
+    every = ("eu", "e.*")
+    choices: dict[str, Choice | None] = {
+        "x": Choice("column", "key", ("ex",), ("ex",), known_patterns=every),
+        "eu": Choice("column", "key", (), patterns=("eu",), named=("ex",)),
+        "e": Choice("column", "key", (), patterns=("e.*",), named=("ex",)),
+    }
+    keys = [b"eu", b"europe", b"ex", b"us", None, "e\xe9".encode(), b"e\n"]
+    chosen = Choosing(choices).of(records(*[None] * 7, keys=keys))
+    taken = {name: chosen(name)[0].column("key").to_pylist() for name in choices}
+
+    assert taken == {"x": [b"ex"], "eu": [b"eu"], "e": [b"eu", b"europe", "e\xe9".encode()]}
+    assert [bad.row for bad in chosen("x")[1]] == [3, 4, 6]
+
+
 def test_a_field_is_read_once_for_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     from chsink.formats.table_by_decoder import RecordChooser
 

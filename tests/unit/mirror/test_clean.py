@@ -27,7 +27,7 @@ from chsink.mirror.events import DataWritten, Event, TableReference, encode
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.known_tables import Target
 from chsink.mirror.stop_reasons import Halted
-from chsink.mirror.tables import MirrorTable, PropertyKeys
+from chsink.mirror.tables import MirrorTable, PropertyKeys, TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link, read_chain, with_origin
 from chsink.statemachine.ranges import TopicPartition
@@ -303,10 +303,10 @@ def test_a_tag_that_is_new_keeps_its_snapshot(mirror: Mirror, monkeypatch: pytes
     first = mirror.there.snapshots()[0].snapshot_id
     small = clean._small
 
-    def tags(table: Table) -> Any:
+    def tags(found: TableRead) -> Any:
         if "audit" not in mirror.there.metadata.refs:
             mirror.there.manage_snapshots().create_tag(first, "audit").commit()
-        return small(table)
+        return small(found)
 
     monkeypatch.setattr(clean, "_small", tags)
     assert len(mirror.clean(expire=True).snapshots) == 1

@@ -177,7 +177,7 @@ def written(table: Table, *batches: pa.Table) -> list[DataFile]:
 
 
 def append(table: Table, files: list[DataFile]) -> Table:
-    producer = AppendBySpec(table, uuid4(), {})
+    producer = AppendBySpec(table, uuid4(), {}, "main")
     for file in files:
         producer.append_data_file(file)
     updates, requirements = producer._commit()

@@ -103,3 +103,12 @@ def test_the_job_file_is_valid(tmp_path: Path, registry: str | None) -> None:
         path.write_text(job_text(start, found), encoding="utf-8")
         config = load(path, environ={})
         assert config.routes[0].format.type == found.format
+
+
+@pytest.mark.parametrize(("key", "function"), [((), "rand"), (("id", "city"), "xxHash64")])
+def test_several_servers_are_shards(tmp_path: Path, key: tuple[str, ...], function: str) -> None:
+    path, urls = tmp_path / "job.toml", ["http://a:8123", "http://b:8123"]
+    start = StartingPoint("orders", "shop.orders", "k:9092", urls, None, tmp_path, key)
+    path.write_text(job_text(start, of(b'{"a": 1}')), encoding="utf-8")
+    config = load(path, environ={})
+    assert (config.clickhouse.shard_key, config.clickhouse.hash_function) == (key, function)

@@ -1,0 +1,71 @@
+"""``chsink mirror backfill``: fills tables with the records that came before them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from chsink.cli.mirror import check_named, quiet
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
+from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.config import Config
+
+COLUMNS = ("table", "topic", "partition", "reads", "offsets", "asked_before")
+
+
+def backfill(
+    tables: Annotated[list[str], typer.Argument(help="Iceberg tables of [[mirror.route]].", metavar="TABLE")],
+    apply: Annotated[bool, typer.Option("--apply", help="Ask the mirror to read what is listed.")] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the records that came before tables, and with --apply let the mirror land them.
+
+    For tables that were added to a topic later, and began with its next records (mirror.added_tables, table_by, or
+    mirror resolve --skip).
+
+    \b
+    chsink mirror backfill shop.refunds            list what would be read
+    chsink mirror backfill shop.refunds --apply    read it
+
+    The request is stored in the table. The mirror reads these offsets, a million of a partition at a time, beside its
+    work: at once if it runs, otherwise after its next start. You may stop it at any time. No record lands twice. What
+    Kafka deletes before it is read is left out.
+
+    \b
+    reads         the offsets that Kafka holds and that come before the table's first one; the end is exclusive
+    asked_before  down to which offset an earlier command asked for records
+
+    With table_by, the table gets all records that the map gives it now. If the map has changed since they landed
+    elsewhere, a record may then be in two tables.
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    loaded = quiet(config, assignments)
+    check_named(tables, loaded)
+    found = _asked(loaded, tables, apply=apply)
+    if as_json:
+        print_json({"applied": apply, "backfills": found})
+        return
+    if not found:
+        typer.echo("Kafka holds no records that came before these tables")
+        return
+    print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
+    if not apply:
+        typer.echo("nothing was changed: add --apply to let the mirror read this")
+
+
+def _asked(config: Config, tables: list[str], *, apply: bool) -> list[dict[str, object]]:
+    """What the tables lack, and the request for it."""
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.backfill import ask, survey
+    from chsink.mirror.failures import in_words
+    from chsink.mirror.opening import open_mirror
+
+    opened = open_mirror(config, open_admin(config))
+    check_named(tables, opened.config)
+    with in_words(opened.names):
+        found = survey(opened, tables)
+        if apply:
+            ask(opened, found)
+    return [one.as_dict() for one in found]

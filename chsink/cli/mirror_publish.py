@@ -1,0 +1,83 @@
+"""``chsink mirror publish``: shows readers of the main branch what the mirror committed on a branch of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chsink.cli.mirror import quiet
+from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
+from chsink.cli.output import JsonOption, print_json, print_table
+from chsink.config import Config
+from chsink.errors import ChsinkError
+from chsink.errors.several import raise_all
+
+if TYPE_CHECKING:
+    from chsink.mirror.publish import Published
+
+COLUMNS = ("table", "branch", "before", "after", "snapshots")
+
+
+def publish(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Iceberg tables of [[mirror.route]]; by default all.", metavar="TABLE")
+    ] = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", help="Publish up to this snapshot, of one table.", metavar="ID"),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move main to the newest snapshot of mirror.branch, so that readers see it.
+
+    \b
+    chsink mirror publish                                             all tables
+    chsink mirror publish shop.orders --snapshot 3051729675574597004  up to the snapshot that was audited
+
+    The mirror may run meanwhile: without --snapshot, what it commits until then is published, too. Nothing is copied.
+
+    main only moves forward: if others committed to it, the command changes nothing and says how to go on. Tables are
+    published one after the other; one that fails does not keep the others from it.
+
+    \b
+    before     main's snapshot until now; "-" if it had none
+    after      main's snapshot from now on
+    snapshots  how many main got
+    """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    loaded = quiet(config, assignments)
+    chosen = tables or list(loaded.mirror.tables)
+    if unknown := sorted(set(chosen) - set(loaded.mirror.tables)):
+        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
+    if loaded.mirror.branch == "main":
+        raise typer.BadParameter("mirror.branch is main: readers see each commit at once")
+    if snapshot is not None and len(chosen) != 1:
+        raise typer.BadParameter("name one table", param_hint="--snapshot")
+
+    done, failed = _published(loaded, chosen, snapshot)
+    if as_json and (done or not failed):
+        print_json({"tables": [table.as_dict() for table in done]})
+    elif done:
+        rows = [["-" if cell is None else str(cell) for cell in table.as_dict().values()] for table in done]
+        print_table(COLUMNS, rows)
+    raise_all(failed)
+
+
+def _published(config: Config, tables: list[str], snapshot: int | None) -> tuple[list[Published], list[ChsinkError]]:
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.failures import in_words
+    from chsink.mirror.opening import open_mirror
+    from chsink.mirror.publish import publish as publish_table
+
+    opened = open_mirror(config, open_admin(config))
+    done: list[Published] = []
+    failed: list[ChsinkError] = []
+    for name in tables:
+        try:
+            with in_words(opened.names):
+                done.append(publish_table(opened.targets[name].table, snapshot))
+        except ChsinkError as error:
+            failed.append(error)
+    return done, failed

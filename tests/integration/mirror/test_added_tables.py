@@ -1,0 +1,80 @@
+"""A table that is added to a topic later begins with the next records; earlier ones land when a person asks for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.config import load
+from chsink.errors import HaltError
+from chsink.kafka.admin import open_admin
+from chsink.mirror import coordinator
+from chsink.mirror.opening import OpenMirror, open_mirror
+from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.test_table_by import offsets, running
+from tests.support.job import eventually
+
+pytestmark = pytest.mark.slow
+
+
+def job_of(bench: Bench, *tables: str, added: str = "now") -> Path:
+    job = bench.folder / "job.toml"
+    routes = "".join(f'[[mirror.route]]\ntopic = "{bench.topic}"\ntable = "shop.{name}"\n' for name in tables)
+    text = bench.job_file().read_text("utf-8").partition("[[mirror.route]]")[0]
+    own = f'enabled = true\ninterval_s = 0.2\nadded_tables = "{added}"'
+    job.write_text(text.replace("enabled = true", own) + routes, "utf-8")
+    return job
+
+
+def mirror_of(bench: Bench, *tables: str, added: str = "now") -> OpenMirror:
+    config = load(job_of(bench, *tables, added=added), environ={})
+    return open_mirror(config, open_admin(config))
+
+
+def asked(bench: Bench, *options: str) -> dict[str, Any]:
+    """``chsink mirror backfill`` of the table ``b``."""
+    done = CliRunner().invoke(
+        app, ["mirror", "backfill", "shop.b", "-c", f"{bench.folder}/job.toml", "--json", *options]
+    )
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_table_that_is_added_later(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ F-6.  Backfilled in pieces beside the running mirror, which is killed in between: no record lands twice."""
+    monkeypatch.setattr(coordinator, "REREAD_OFFSETS", 3)
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, "a")) as hand_over:
+        hand_over(*bench.produce(range(8)))
+    with pytest.raises(HaltError, match=r"CHS-342.*shop\.b"), running(bench, mirror_of(bench, "a", "b", added="halt")):
+        pass
+
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce([8, 9]))
+    assert offsets(bench, "a", "b") == {"a": [*range(10)], "b": [8, 9]}
+
+    row = {
+        "table": "shop.b",
+        "topic": bench.topic,
+        "partition": 0,
+        "reads": "[0, 8)",
+        "offsets": 8,
+        "asked_before": None,
+    }
+    assert asked(bench) == {"applied": False, "backfills": [row]}
+    assert offsets(bench, "b") == {"b": [8, 9]}
+    assert asked(bench, "--apply") == {"applied": True, "backfills": [row]}
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        eventually("a first piece", lambda: len(offsets(bench, "b")["b"]) > 2)
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce([10]))
+        eventually("all earlier records", lambda: offsets(bench, "b") == {"b": [*range(11)]})
+    assert offsets(bench, "a") == {"a": [*range(11)]}
+    assert asked(bench)["backfills"] == []
