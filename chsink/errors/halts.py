@@ -560,3 +560,23 @@ MIRROR_CONNECTOR_LEFT = preflight(
     "cannot read {what}: {reason}",
     "if a newer version of the Kafka Connect sink wrote it, a newer chsink may read it; " + _FROM_THE_START,
 )
+MIRROR_MAIN_MOVED = preflight(
+    "CHS-353",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
+    "not contain",
+    "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
+    "procedure cherrypick_snapshot; then let the branch begin anew from main: ALTER TABLE {table} CREATE OR REPLACE "
+    "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
+)
+MIRROR_MAIN_UNSEEN = preflight(
+    "CHS-353",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
+    "{main} have expired, so whether it contains main cannot be seen",
+    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
+    "clean --expire-snapshots`, which keeps those that were not published",
+)
+MIRROR_SNAPSHOT_NOT_THERE = preflight(
+    "CHS-353",
+    "branch {branch} of {table} has no snapshot {snapshot}",
+    "name a snapshot of the branch: the table's metadata table `refs` has its newest one, `snapshots` has all",
+)

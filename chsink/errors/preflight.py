@@ -745,6 +745,12 @@ MIRROR_NO_TABLE = preflight(
     "before, see CHS-343",
     ok="Iceberg table {table}: {columns} columns, format version 2, Parquet{partitions}",
 )
+MIRROR_NO_BRANCH = preflight(
+    "CHS-262",
+    "Iceberg table {table} has snapshots, but no branch {branch}, which mirror.branch names",
+    "create the branch from main, for example in Spark: ALTER TABLE {table} CREATE BRANCH `{branch}`; or correct "
+    "mirror.branch",
+)
 MIRROR_TABLE_NOT_CREATED = preflight(
     "CHS-284",
     "the Iceberg table {table} cannot be created: {reason}",
@@ -761,32 +767,6 @@ MIRROR_COLUMNS_MISSING = altered(
     "CHS-283",
     "{tp}: records need columns that Iceberg tables lack: {columns}",
     'start again: with mirror.evolution = "add_columns", the mirror changes the tables and then lands the records',
-)
-MIRROR_NO_BRANCH = preflight(
-    "CHS-200",
-    "Iceberg table {table} has snapshots, but no branch {branch}, which mirror.branch names",
-    "create the branch from main, for example in Spark: ALTER TABLE {table} CREATE BRANCH `{branch}`; or correct "
-    "mirror.branch",
-)
-MIRROR_MAIN_MOVED = preflight(
-    "CHS-299",
-    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
-    "not contain",
-    "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
-    "procedure cherrypick_snapshot; then let the branch begin anew from main: ALTER TABLE {table} CREATE OR REPLACE "
-    "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
-)
-MIRROR_MAIN_UNSEEN = preflight(
-    "CHS-299",
-    "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
-    "{main} have expired, so whether it contains main cannot be seen",
-    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
-    "clean --expire-snapshots`, which keeps those that were not published",
-)
-MIRROR_SNAPSHOT_NOT_THERE = preflight(
-    "CHS-299",
-    "branch {branch} of {table} has no snapshot {snapshot}",
-    "name a snapshot of the branch: the table's metadata table `refs` has its newest one, `snapshots` has all",
 )
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",

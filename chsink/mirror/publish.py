@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from chsink.errors import ChsinkError, halts, preflight, services
+from chsink.errors import ChsinkError, halts, services
 from chsink.mirror.known_tables import ATTEMPTS
 from chsink.mirror.tables import MirrorTable, TableRead
 from chsink.ports import Outcome
@@ -41,7 +41,7 @@ class Published:
 def publish(table: MirrorTable, snapshot_id: int | None = None) -> Published:
     """Move main to a snapshot of the branch, by default its head.
 
-    Raises PreflightError CHS-299, HaltError CHS-262, UnavailableError, ``CatalogFailed``.
+    Raises PreflightError CHS-353, HaltError CHS-262, UnavailableError, ``CatalogFailed``.
     """
     reason = ""
     for _ in range(ATTEMPTS):
@@ -94,6 +94,6 @@ def _own(table: MirrorTable, metadata: TableMetadata, lineage: Sequence[int]) ->
 def _refusal(rule: str, table: MirrorTable, target: int, main: int | None) -> ChsinkError:
     known = {"table": table.identifier, "branch": table.keys.branch, "snapshot": target}
     if rule == "NOT_THERE":
-        return preflight.MIRROR_SNAPSHOT_NOT_THERE(**known)
-    entry = preflight.MIRROR_MAIN_UNSEEN if rule == "UNSEEN" else preflight.MIRROR_MAIN_MOVED
+        return halts.MIRROR_SNAPSHOT_NOT_THERE(**known)
+    entry = halts.MIRROR_MAIN_UNSEEN if rule == "UNSEEN" else halts.MIRROR_MAIN_MOVED
     return entry(**known, main=main)

@@ -1,5 +1,5 @@
 """Branches on a REST catalog: every test of tests/unit/mirror/test_publish.py that needs a catalog, against Apache Iceberg's
-own reference server; and the way out that CHS-299 names, with Iceberg's own cherry-pick.
+own reference server; and the way out that CHS-353 names, with Iceberg's own cherry-pick.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_the_way_out_that_is_named(rest_server: IcebergRest, begun: MirrorTable)
     first = read(begun).view.head
     appended(begun, 8, 3)
     second = read(begun).view.head
-    with pytest.raises(PreflightError, match="CHS-299"):
+    with pytest.raises(PreflightError, match="CHS-353"):
         publish(begun)
     for snapshot in (first, second):
         assert snapshot is not None

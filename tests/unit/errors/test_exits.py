@@ -22,7 +22,7 @@ WITHOUT = {
 
 def marked() -> Iterator[tuple[str, str]]:
     """(entry, test) of each mark."""
-    for folder in ("integration", "chaos"):
+    for folder in ("chaos", "contract", "integration", "unit"):
         for file in sorted((TESTS / folder).rglob("test_*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef):

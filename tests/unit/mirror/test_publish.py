@@ -124,7 +124,7 @@ def test_main_that_moved_is_not_overrun(begun: MirrorTable) -> None:
     publish(begun)
     foreign(begun, 100)
     appended(begun, 7, 2)
-    with pytest.raises(PreflightError, match="CHS-299.*which it does not contain"):
+    with pytest.raises(PreflightError, match="CHS-353.*which it does not contain"):
         publish(begun)
     assert rows(begun, "main") == [1, 100]
 
@@ -150,18 +150,20 @@ def test_the_mirror_commits_while_main_moves(begun: MirrorTable) -> None:
     assert rows(begun, "audit") == [1, 2] and rows(begun, "main") == [1]
 
 
+@pytest.mark.exit_of("MIRROR_SNAPSHOT_NOT_THERE")
 def test_a_snapshot_of_another_branch_is_not_published(begun: MirrorTable) -> None:
     appended(begun, 6, 1)
     publish(begun)
     foreign(begun, 100)
     head = begun.catalog.load_table(begun.identifier).metadata.snapshot_by_name("main")
     assert head is not None
-    with pytest.raises(PreflightError, match="CHS-299.*has no snapshot"):
+    with pytest.raises(PreflightError, match="CHS-353.*has no snapshot"):
         publish(begun, head.snapshot_id)
 
 
+@pytest.mark.exit_of("MIRROR_MAIN_MOVED")
 def test_the_way_out_after_others_committed(begun: MirrorTable) -> None:
-    """What CHS-299 says: the branch's rows were brought to main by hand, and the branch begins anew from there."""
+    """What CHS-353 says: the branch's rows were brought to main by hand, and the branch begins anew from there."""
     appended(begun, 6, 1)
     publish(begun)
     foreign(begun, 100)
@@ -224,6 +226,7 @@ def test_what_is_not_published_does_not_expire(begun: MirrorTable) -> None:
     assert len(expired(now.table.metadata, chain.snapshot_id, later, "audit")) == 5
 
 
+@pytest.mark.exit_of("MIRROR_MAIN_UNSEEN")
 def test_history_that_expired(begun: MirrorTable) -> None:
     appended(begun, 6, 1)
     publish(begun)
@@ -232,7 +235,7 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     now = read(begun)
     middle = now.table.snapshots()[2].snapshot_id
     assert begun.expire(now, [middle]).outcome is Outcome.APPLIED
-    with pytest.raises(PreflightError, match="CHS-299.*cannot be seen"):
+    with pytest.raises(PreflightError, match="CHS-353.*cannot be seen"):
         publish(begun)
 
 
@@ -279,7 +282,7 @@ def test_doctor_names_a_missing_branch(table: MirrorTable, tmp_path: Path) -> No
     foreign(table, 100)
     mirror = open_mirror(load(job(tmp_path, "audit")), cast("Any", SimpleNamespace(topics=list)))
     [finding] = checks._table(mirror, mirror.targets["shop.orders"])
-    assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-200")
+    assert (finding.severity, finding.id) == (Severity.ERROR, "CHS-262")
 
 
 def test_the_command(begun: MirrorTable, tmp_path: Path) -> None:
@@ -294,8 +297,8 @@ def test_the_command(begun: MirrorTable, tmp_path: Path) -> None:
     foreign(begun, 100)
     appended(begun, 7, 2)
     refused = run.invoke(app, ["mirror", "publish", "-c", str(job(tmp_path, "audit"))])
-    assert refused.exit_code == 2 and "CHS-299" in refused.stderr and "cherrypick_snapshot" in refused.stderr
+    assert refused.exit_code == 2 and "CHS-353" in refused.stderr and "cherrypick_snapshot" in refused.stderr
     missing = run.invoke(app, ["mirror", "publish", "-c", str(job(tmp_path, "other"))])
-    assert missing.exit_code == 2 and "CHS-200" in missing.stderr
+    assert missing.exit_code == 2 and "CHS-262" in missing.stderr
     main = run.invoke(app, ["mirror", "publish", "-c", str(job(tmp_path, "main"))])
     assert main.exit_code == 2 and "mirror.branch is main" in main.stderr
