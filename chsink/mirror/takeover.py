@@ -186,7 +186,8 @@ class _Look:
         there = referred(metadata, read.table.io).files
         # each snapshot takes the next sequence number, from format version 2 on
         whole = len(metadata.snapshots) == getattr(metadata, "last_sequence_number", -1)
-        entries, behind, unsure = {}, set(), []
+        entries, behind = {}, set()
+        unsure: list[str] = []
         for at, entry in files_of(self.left.reports, reference):
             location = entry["file_path"]
             passed = 0 if stored is None else self.left.passed.get(at.partition, 0)
