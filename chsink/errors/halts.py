@@ -548,6 +548,14 @@ MIRROR_CONNECTOR_FILE = preflight(
     "start the connector until it has committed its files, then stop it; or restore the file; then run the command "
     "again. Or " + _FROM_THE_START,
 )
+MIRROR_CONNECTOR_UNSURE = preflight(
+    "CHS-357",
+    "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
+    "expired: nothing says whether they were committed already ({file})",
+    "look whether the table has the rows of that file; if it has not, run the command with --trust-group; otherwise "
+    "set the coordinator's group to the end of the control topic: kafka-consumer-groups.sh --bootstrap-server BROKER "
+    "--group {group} --topic {topic} --reset-offsets --to-latest --execute; then run the command again",
+)
 MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",
     "the Kafka Connect sink of group {group} has written files for Iceberg table {table} that wait for a commit, and "

@@ -92,7 +92,7 @@ def survey(
     left = remains(connector, mirror.names)
     links = _links(mirror, connector, left, trust=trust)
     reported = {report.table for report in left.reports}
-    look = _Look(mirror, connector, left, links)
+    look = _Look(mirror, connector, left, links, trust)
     found, left_out = [], []
     for name, (read, chain) in tables.items():
         target, mark = mirror.targets[name], marked[name].get(connector.key)
@@ -176,6 +176,7 @@ class _Look:
     connector: Connector
     left: Remains
     links: Mapping[TopicPartition, Link]
+    trust: bool
 
     def at(self, name: str, target: Target, read: TableRead, chain: Chain, mark: Mark | None) -> TableLeft:
         """What the sink left of a table.  Raises ChsinkError."""
@@ -186,14 +187,20 @@ class _Look:
         # each snapshot takes the next sequence number, from format version 2 on
         whole = len(metadata.snapshots) == getattr(metadata, "last_sequence_number", -1)
         entries, behind = {}, set()
+        unsure: list[str] = []
         for at, entry in files_of(self.left.reports, reference):
             location = entry["file_path"]
             passed = 0 if stored is None else self.left.passed.get(at.partition, 0)
             known = (stored or {}).get(at.partition, 0)
             if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
                 entries[location] = entry  # a location counts once
+                if at.partition not in (stored or {}):
+                    unsure.append(location)
                 if at.offset < max(known, passed):
                     behind.add(location)
+        if unsure and not whole and not self.trust:
+            names = {"group": self.connector.coordinator_group, "topic": self.connector.control_topic}
+            raise halts.MIRROR_CONNECTOR_UNSURE(table=name, file=unsure[0], **names)
         gone = target.table.missing(read, [*entries])
         if waiting := sorted(gone - behind):
             raise halts.MIRROR_CONNECTOR_FILE(table=name, file=waiting[0], reason="it does not exist any more")

@@ -115,6 +115,7 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
 
 
+@pytest.mark.exit_of("MIRROR_CONNECTOR_UNSURE")
 def test_compacted_and_expired(make_bench: MakeBench) -> None:
     """⚑ No snapshot of the connector is left: a person names it, and its group says what was committed."""
     bench = make_bench()
@@ -128,7 +129,9 @@ def test_compacted_and_expired(make_bench: MakeBench) -> None:
     table.maintenance.expire_snapshots().by_ids(older).commit()
     sink.write(*bench.produce([3]))
     assert "found: none" in refused(bench)
-    found = taken(bench, "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic)
+    named = "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic
+    assert "nothing says whether they were committed" in refused(bench, *named)
+    found = taken(bench, *named, "--trust-group")
     assert [t["files"] for t in found["tables"]] == [1]
     lands_on(bench)
 
@@ -151,7 +154,8 @@ def test_files_that_a_coordinator_passed_over(make_bench: MakeBench, expired: bo
         table = bench.catalog().load_table("shop.orders")
         table.append(table.scan(limit=0).to_arrow())
         table.maintenance.expire_snapshots().by_ids([table.snapshots()[0].snapshot_id]).commit()
-    found = taken(bench, "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic)
+    named = "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic
+    found = taken(bench, *named, *["--trust-group"] * expired)
     assert [t["files"] for t in found["tables"]] == [1 if expired else 2]
     assert sorted(n for _, _, n in bench.landed()) == ([1, 2, 4] if expired else [1, 2, 3, 4])
 
