@@ -17,6 +17,7 @@ from chsink.embedded.base.service import Service
 from chsink.jvm import jars
 from chsink.jvm.java import SMALL_JVM, find_java
 from tests.integration.mirror.bench import Bench
+from tests.support.iceberg_rest import PINS
 
 SESSION_MS = 6000
 
@@ -49,7 +50,7 @@ class RealConnector(Service):
         sink = {"name": self.bench.topic, "config": self._sink()}
         (self.path / "sink.json").write_text(json.dumps(sink), encoding="utf-8")
         hadoop = sorted(jars.spark_jars_folder().glob("hadoop-client-*.jar"))
-        path = ":".join(map(str, [*jars.ensure("iceberg-connect"), *hadoop]))
+        path = ":".join(map(str, [*jars.ensure("iceberg-connect", file=PINS), *hadoop]))
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         files = [str(self.path / name) for name in ("worker.properties", "sink.json")]
         return [str(find_java()), *SMALL_JVM, "-Xmx512m", "-cp", path, main, *files]

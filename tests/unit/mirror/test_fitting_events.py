@@ -52,7 +52,9 @@ def test_nothing_is_read_again_for_a_table_that_is_another_now() -> None:
     feeds = SimpleNamespace(table=lambda *_: SimpleNamespace(metadata=metadata), check_held=lambda *_: None)
     read = list[object]()
     reads = SimpleNamespace(from_kafka=read.append)
-    lander: Any = SimpleNamespace(feeds=feeds, _reads=reads, _confirmed=lambda *_: None, _renewed=lambda feeds: feeds)
+    lander: Any = SimpleNamespace(
+        feeds=feeds, _reads=reads, _confirmed=lambda *_: None, _renewed=lambda feeds, _: feeds
+    )
     lander._check_written_for = lambda hole: MirrorLander._check_written_for(lander, hole)
     tp = TopicPartition("orders", 3)
     with pytest.raises(HaltError) as halted:
@@ -71,7 +73,7 @@ def test_what_is_read_again_is_written_for_the_table_as_it_is() -> None:
 
     reads = SimpleNamespace(from_kafka=lambda shares: shares)
     lander: Any = SimpleNamespace(
-        feeds=feeds(0), _reads=reads, _confirmed=lambda *_: None, _renewed=lambda _: feeds(1),
+        feeds=feeds(0), _reads=reads, _confirmed=lambda *_: None, _renewed=lambda *_: feeds(1),
         _check_written_for=lambda _: None,
     )  # fmt: skip
     MirrorLander.reread(lander, Hole("a", TopicPartition("orders", 3), OffsetRange(10, 20), "now"))
