@@ -201,9 +201,9 @@ def kafka_stream(
     or of those that match a Java ``pattern``.
     """
     prepare_kafka(spark, config)
-    if not topics:
-        topics, pattern = config.topics, config.topic_pattern
-    how, which = ("subscribe", ",".join(topics)) if pattern is None else ("subscribePattern", pattern)
+    if not topics and pattern is None:
+        pattern = config.topic_pattern
+    how, which = ("subscribePattern", pattern) if pattern else ("subscribe", ",".join(topics or config.topics))
     reader = (
         spark.readStream.format("kafka")
         .options(**{FETCH_WAIT: FETCH_WAIT_MS, **config.kafka.spark_options()})
