@@ -62,6 +62,7 @@ def test_a_plan_of_spark_shows_no_credential(
     environ = {**ENVIRON, "KEY": mine.key.read_text()}
     config = config_of(tmp_path, secured.sasl, ways[way], environ=environ)
     stream = kafka_stream(spark, config, "earliest", headers=False)
+    spark.createDataFrame([(1,)], "a int")  # makes the session the thread's own, by whose settings a plan is shown
     plan = str(stream._jdf.queryExecution().toString())
     assert "kafka.bootstrap.servers" in plan
     assert PASSWORD not in plan and "PRIVATE KEY" not in plan
