@@ -196,8 +196,10 @@ class Driver:
             tp: decide(self.ledger.records[keys[tp]], planned, facts[tp], self.policy)
             for tp, planned in batch.ranges.items()
         }
-        targets = {tp: self.routes[tp.topic] for tp in keys}
-        return RoundPlan(batch.ranges, keys, facts, decisions, targets, *self._limit({k.table for k in keys.values()}))
+        writing, targets = rounds.writes_of(decisions), {tp: self.routes[tp.topic] for tp in keys}
+        limit, seconds = self._limit({key.table for key in keys.values()})
+        taken = rounds.next_round(writing, targets, limit)
+        return RoundPlan(batch.ranges, keys, facts, decisions, writing, taken, targets, limit, seconds)
 
     def _limit(self, tables: Iterable[str]) -> tuple[rounds.Limit, float]:
         """What one round of these tables may hold, and the seconds that its sends have."""

@@ -15,7 +15,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """``decisions`` of the whole batch, and ``taken``: the heads of its writes that this round announces.
+    """``decisions`` of the whole batch, and ``taken``: the heads of its ``writes`` that this round announces.
 
     ``ranges`` are the batch's.  The round has a ``limit``, and its sends have ``seconds``.
     """
@@ -24,14 +24,11 @@ class RoundPlan:
     keys: Mapping[TopicPartition, StateKey]
     facts: Mapping[TopicPartition, Facts]
     decisions: Mapping[TopicPartition, Decision]
+    writes: Ranges
+    taken: Ranges
     targets: rounds.ChunkTargets
     limit: rounds.Limit
     seconds: float
-
-    @property
-    def taken(self) -> dict[TopicPartition, OffsetRange]:
-        """What the round announces."""
-        return rounds.next_round(rounds.writes_of(self.decisions), self.targets, self.limit)
 
     @property
     def is_whole(self) -> bool:
@@ -49,4 +46,4 @@ class RoundPlan:
 
     def rest(self) -> dict[TopicPartition, OffsetRange]:
         """What is left for later rounds, empty ranges where nothing is."""
-        return rounds.rest_of(self.ranges, rounds.writes_of(self.decisions), self.taken)
+        return rounds.rest_of(self.ranges, self.writes, self.taken)

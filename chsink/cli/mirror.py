@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +23,12 @@ from chsink.cli.output import (
 )
 from chsink.cli.run import ErrorJsonOption, JarsOption, run_on_spark
 from chsink.config import Config
+from chsink.errors import ChsinkError
+
+if TYPE_CHECKING:
+    from chsink.mirror.opening import OpenMirror
+
+Done = TypeVar("Done")
 
 mirror = command_group("mirror", help="Run the Iceberg mirror alone, show it, resolve halts, or clean up tables.")
 
@@ -134,14 +140,11 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
 def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_json: bool) -> None:
     """Show what the choice does, ask, and do it."""
-    from chsink.kafka.admin import open_admin
     from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import open_mirror
     from chsink.mirror.resolve import carry_out, decide
     from chsink.statemachine.commit.resolve import TableVerdict
 
-    opened = open_mirror(config, open_admin(config))
-    check_named(tables, opened.config)
+    opened = opened_mirror(config, tables)
     with in_words(opened.names):
         decision = decide(
             opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, TableVerdict(choice)
@@ -155,10 +158,37 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
 
 
-def check_named(tables: Iterable[str], config: Config) -> None:
+def check_named(tables: Collection[str], config: Config) -> None:
     """Refuse tables to which no route leads."""
     if unknown := config.mirror.unknown(tables):
         raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
+
+
+def opened_mirror(config: Config, tables: Collection[str] = ()) -> OpenMirror:
+    """The mirror, connected to Kafka and its catalog.  Refuses tables to which no route leads, matched topics' too."""
+    from chsink.kafka.admin import open_admin
+    from chsink.mirror.opening import open_mirror
+
+    opened = open_mirror(config, open_admin(config))
+    check_named(tables, opened.config)
+    return opened
+
+
+def each_table(
+    opened: OpenMirror, tables: Collection[str], work: Callable[[str], Done]
+) -> tuple[list[Done], list[ChsinkError]]:
+    """What the work gives for these tables, or for all.  One that fails does not keep the others from it."""
+    from chsink.mirror.failures import in_words
+
+    done: list[Done] = []
+    failed: list[ChsinkError] = []
+    for name in tables or opened.targets:
+        try:
+            with in_words(opened.names):
+                done.append(work(name))
+        except ChsinkError as error:
+            failed.append(error)
+    return done, failed
 
 
 def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from chsink.cli.mirror import check_named, quiet
+from chsink.cli.mirror import check_named, opened_mirror, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
@@ -57,13 +57,10 @@ def backfill(
 
 def _asked(config: Config, tables: list[str], *, apply: bool) -> list[dict[str, object]]:
     """What the tables lack, and the request for it."""
-    from chsink.kafka.admin import open_admin
     from chsink.mirror.backfill import ask, survey
     from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import open_mirror
 
-    opened = open_mirror(config, open_admin(config))
-    check_named(tables, opened.config)
+    opened = opened_mirror(config, tables)
     with in_words(opened.names):
         found = survey(opened, tables)
         if apply:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chsink.cli.mirror import check_named, quiet
+from chsink.cli.mirror import check_named, each_table, opened_mirror, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
@@ -81,23 +81,11 @@ def _cleaned(
 ) -> tuple[list[TableClean], list[ChsinkError]]:
     """Of these tables, or of all.  A table that fails does not keep the others from being cleaned."""
     from chsink.clock import SystemClock
-    from chsink.kafka.admin import open_admin
     from chsink.mirror.clean import Cleaner
-    from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import open_mirror
 
-    opened = open_mirror(config, open_admin(config))
-    check_named(tables, opened.config)
+    opened = opened_mirror(config, tables)
     cleaner = Cleaner(opened.names, opened.targets, SystemClock().now_ms(), age, expire=expire)
-    done: list[TableClean] = []
-    failed: list[ChsinkError] = []
-    for name in tables or opened.targets:
-        try:
-            with in_words(opened.names):
-                done.append(cleaner.carry_out(name) if apply else cleaner.plan(name))
-        except ChsinkError as error:
-            failed.append(error)
-    return done, failed
+    return each_table(opened, tables, cleaner.carry_out if apply else cleaner.plan)
 
 
 def _print(done: list[TableClean], *, applied: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import opened_mirror, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 
@@ -27,12 +27,10 @@ def commit(
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
 
-    from chsink.kafka.admin import open_admin
     from chsink.mirror.commit_now import commit_now
     from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import open_mirror
 
-    opened = open_mirror(loaded, open_admin(loaded))
+    opened = opened_mirror(loaded)
     with in_words(opened.names):
         snapshots = commit_now(opened, 2 * loaded.mirror.timeout_s)
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from chsink.cli.mirror import check_named, quiet
+from chsink.cli.mirror import check_named, opened_mirror, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 
@@ -43,13 +43,10 @@ def events(  # noqa: PLR0917 - arguments and options of a command
     loaded = quiet(config, assignments)
     check_named([table] if table else [], loaded)
 
-    from chsink.kafka.admin import open_admin
     from chsink.mirror.failures import in_words
     from chsink.mirror.history import Filter, history
-    from chsink.mirror.opening import open_mirror
 
-    opened = open_mirror(loaded, open_admin(loaded))
-    check_named([table] if table else [], opened.config)
+    opened = opened_mirror(loaded, [table] if table else [])
     with in_words(opened.names):
         found = history(opened.names, opened.targets, Filter(table, topic, file, commit))
     rows = [handed.as_dict() for handed in found]

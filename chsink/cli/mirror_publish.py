@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chsink.cli.mirror import quiet
+from chsink.cli.mirror import check_named, each_table, opened_mirror, quiet
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
@@ -48,15 +48,10 @@ def publish(
     snapshots  how many main got
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
-    chosen = tables or list(loaded.mirror.tables)
-    if unknown := sorted(set(chosen) - set(loaded.mirror.tables)):
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
+    check_named(tables or (), loaded)
     if loaded.mirror.branch == "main":
         raise typer.BadParameter("mirror.branch is main: readers see each commit at once")
-    if snapshot is not None and len(chosen) != 1:
-        raise typer.BadParameter("name one table", param_hint="--snapshot")
-
-    done, failed = _published(loaded, chosen, snapshot)
+    done, failed = _published(loaded, tables or [], snapshot)
     if as_json and (done or not failed):
         print_json({"tables": [table.as_dict() for table in done]})
     elif done:
@@ -66,18 +61,9 @@ def publish(
 
 
 def _published(config: Config, tables: list[str], snapshot: int | None) -> tuple[list[Published], list[ChsinkError]]:
-    from chsink.kafka.admin import open_admin
-    from chsink.mirror.failures import in_words
-    from chsink.mirror.opening import open_mirror
     from chsink.mirror.publish import publish as publish_table
 
-    opened = open_mirror(config, open_admin(config))
-    done: list[Published] = []
-    failed: list[ChsinkError] = []
-    for name in tables:
-        try:
-            with in_words(opened.names):
-                done.append(publish_table(opened.targets[name].table, snapshot))
-        except ChsinkError as error:
-            failed.append(error)
-    return done, failed
+    opened = opened_mirror(config, tables)
+    if snapshot is not None and len(tables or opened.targets) != 1:
+        raise typer.BadParameter("name one table", param_hint="--snapshot")
+    return each_table(opened, tables, lambda name: publish_table(opened.targets[name].table, snapshot))

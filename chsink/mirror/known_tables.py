@@ -111,6 +111,7 @@ class KnownTables:
             for name in more.keys() - targets.keys():
                 self.links.pop(name, None)
                 self.uuids.pop(name, None)
+                self.floors.pop(name, None)
 
     def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
         """A row of these partitions, without those that the table knows; "" if there is none, or rows do not tell.

@@ -5,7 +5,7 @@ Changes nothing.  Other sinks' events, and messages that are no events, are left
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from time import monotonic
 
 from chsink.mirror.control import ControlUnanswered, Names
@@ -25,12 +25,7 @@ def all_events(names: Names) -> Iterator[Event]:
 
     Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
     """
-    reader = names.reader()
-    try:
-        logs = reader.logs()
-        yield from _read(names, reader, {p: first for p, (first, _) in logs.items()}, _ends(logs), whole=True)
-    finally:
-        reader.close()
+    return _own(names, placed(names))
 
 
 def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
@@ -60,7 +55,7 @@ def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
         for number, (first, end) in logs.items():
             stored = at[TopicPartition(names.topic, number)]
             positions[number] = stored if stored is not None and first <= stored <= end else first
-        found = _read(names, reader, positions, _ends(logs), whole=whole)
+        found = _own(names, _messages(names, reader, positions, _ends(logs), whole=whole))
         return [event.payload for event in found if isinstance(event.payload, DataWritten)]
     finally:
         reader.close()
@@ -71,10 +66,9 @@ def _ends(logs: dict[int, tuple[int, int]]) -> dict[int, int]:
     return {number: end for number, (_, end) in logs.items()}
 
 
-def _read(
-    names: Names, reader: EventReader, positions: dict[int, int], ends: dict[int, int], *, whole: bool
-) -> Iterator[Event]:
-    for _, value in _messages(names, reader, positions, ends, whole=whole):
+def _own(names: Names, messages: Iterable[tuple[Position, bytes]]) -> Iterator[Event]:
+    """The sink's events among the messages."""
+    for _, value in messages:
         event = _event(value)
         if event is not None and event.group_id == names.group:
             yield event
