@@ -7,6 +7,7 @@ itself alone (a topic, a table, a broker to kill) it makes itself: these are sha
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -28,10 +30,21 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MakeTopic = Callable[..., str]
+LOGGERS = ("", "chsink", "chsink.librdkafka", "kazoo", "urllib3", "py4j")
 
 # How long an example takes depends on what else the machine does: it is no failure.
 settings.register_profile("chsink", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("chsink")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """The command line sets up logging for its whole process, on the standard error that it has there."""
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    yield
+    structlog.reset_defaults()
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -122,7 +122,6 @@ WRONG = (
 )
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("way", WRONG)
 def test_a_wrong_login_is_refused_with_what_to_change(
     way: str,
