@@ -25,8 +25,11 @@ T = TypeVar("T")
 class ColumnTypes(Protocol[T]):
     """Names the types ``T`` of one kind of table."""
 
-    def of_json(self, kinds: Kinds) -> T | None:
-        """For JSON values; None if they determine no type yet."""
+    def kinds(self, *, times: bool) -> Kinds:
+        """Collects what :meth:`of_json` has to know about JSON values.  With ``times``, text may be a time."""
+
+    def of_json(self, kinds: Kinds, field: str = "") -> T | None:
+        """For JSON values of this field; None if they determine no type yet."""
 
     def of_schema(self, kind: pa.DataType) -> T | None:
         """For a field of an Avro or Protobuf schema, which was read as an Arrow type; None if the user must choose."""
@@ -73,8 +76,13 @@ INSTANT_DIGITS: Final[Mapping[str, int]] = MappingProxyType(
 class ClickHouseTypes:
     """:class:`ColumnTypes` as ``ADD COLUMN`` takes them after the name."""
 
-    def of_json(self, kinds: Kinds) -> str | None:
+    def kinds(self, *, times: bool) -> Kinds:
+        """See :class:`ColumnTypes`.  Objects become text."""
+        return Kinds(times)
+
+    def of_json(self, kinds: Kinds, field: str = "") -> str | None:
         """See :class:`ColumnTypes`."""
+        del field
         return kinds.column()
 
     def of_schema(self, kind: pa.DataType) -> str | None:

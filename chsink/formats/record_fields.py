@@ -90,8 +90,10 @@ class _JsonFields(Generic[T]):
         kinds: dict[str, Kinds] = {}
         for members in self._with_more(values, known):
             for name, raw in members.items():
-                kinds.setdefault(name, Kinds(times)).add(bytes(raw))
-        return {name: self.types.of_json(seen) for name, seen in kinds.items()}
+                if name not in kinds:
+                    kinds[name] = self.types.kinds(times=times)
+                kinds[name].add(bytes(raw))
+        return {name: self.types.of_json(seen, name) for name, seen in kinds.items()}
 
     def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, msgspec.Raw]]:
         """The unknown members of each record that has any."""
