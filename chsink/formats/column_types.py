@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,10 @@ T = TypeVar("T")
 
 class ColumnTypes(Protocol[T]):
     """Names the types ``T`` of one kind of table."""
+
+    @property
+    def inside(self) -> Mapping[str, Any]:
+        """Members of JSON records that may hold something new: as what msgspec reads them if they do not."""
 
     def kinds(self, *, times: bool) -> Kinds:
         """Collects what :meth:`of_json` has to know about JSON values.  With ``times``, text may be a time."""
@@ -75,6 +79,8 @@ INSTANT_DIGITS: Final[Mapping[str, int]] = MappingProxyType(
 
 class ClickHouseTypes:
     """:class:`ColumnTypes` as ``ADD COLUMN`` takes them after the name."""
+
+    inside: Mapping[str, Any] = MappingProxyType({})
 
     def kinds(self, *, times: bool) -> Kinds:
         """See :class:`ColumnTypes`.  Objects become text."""

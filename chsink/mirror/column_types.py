@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -88,6 +88,11 @@ _MOMENT: Final = re.compile(r"DateTime(?:64\([0-6](?:, .*)?\)|\(.*\))?")
 
 class IcebergTypes:
     """See the module."""
+
+    @property
+    def inside(self) -> Mapping[str, Any]:
+        """See :class:`chsink.formats.column_types.ColumnTypes`."""
+        return {}
 
     def kinds(self, *, times: bool) -> Kinds:
         """See :class:`chsink.formats.column_types.ColumnTypes`."""

@@ -24,7 +24,7 @@ from pyiceberg.types import IcebergType, NestedField
 from chsink.errors import ChsinkError, preflight
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
-from chsink.mirror.column_types import ICEBERG
+from chsink.mirror.column_types import ICEBERG, fields_in
 from chsink.mirror.lacking_parts import GuidedTypes, lacking_part, needed, widest
 from chsink.mirror.names import given_names, named
 from chsink.mirror.types import TableColumns
@@ -66,10 +66,11 @@ class ColumnLook:
         if self._offered is None:
             return {}
         known = {*columns.format.named, *(columns.keys.columns if columns.keys else ())}
+        declared = isinstance(columns.format, Avro | Protobuf)
         for field in columns.schema.fields:
-            if field.field_type.is_primitive:  # not looked for by the names that the table's mapping gives it
-                known.update(columns.names.get(field.field_id, ()))
-                if not isinstance(columns.format, Avro | Protobuf):
+            if field.field_type.is_primitive if declared else not fields_in(field.field_type):
+                known.update(columns.names.get(field.field_id, ()))  # not looked for by the names of the mapping
+                if not declared:
                     known.add(field.name)
         have, found = columns.schema.as_struct(), list[Wanted]()
         for name, kind in self._offered.columns(records.column("value"), known).items():

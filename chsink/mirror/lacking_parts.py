@@ -6,11 +6,12 @@ and says what it should become.  Keys of maps never change.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,8 +30,9 @@ from pyiceberg.types import (
 
 from chsink.decode.containers import entries
 from chsink.decode.inferred import Kinds
-from chsink.mirror.column_types import ICEBERG, IcebergTypes, list_of, map_of
-from chsink.mirror.names import RecordNames, named
+from chsink.formats.record_fields import only_members
+from chsink.mirror.column_types import ICEBERG, IcebergTypes, fields_in, list_of, map_of
+from chsink.mirror.names import RecordNames, given_names, named
 from chsink.notation.metadata_columns import is_column_name
 
 _FLOAT_MAX: Final = float(np.finfo(np.float32).max)
@@ -78,6 +80,12 @@ class GuidedTypes(IcebergTypes):
     columns: StructType
     names: RecordNames
 
+    @property
+    def inside(self) -> Mapping[str, Any]:
+        """The columns with structs in them."""
+        deep = StructType(*(field for field in self.columns.fields if fields_in(field.field_type)))
+        return _members(deep, self.names)
+
     def of_json(self, kinds: Kinds, field: str = "") -> IcebergType | None:
         """See :class:`chsink.formats.column_types.ColumnTypes`."""
         mine = named(self.columns, field, self.names)
@@ -103,6 +111,26 @@ class GuidedTypes(IcebergTypes):
         if mine is not None:
             return self._guided(mine.field_type, kinds)
         return super().of_json(kinds) if is_column_name(name) else None
+
+
+def _members(kind: StructType, names: RecordNames) -> dict[str, Any]:
+    return {
+        name: _as_read(field.field_type, names)
+        for field in kind.fields
+        for name in (field.name, *given_names(field, names))
+    }
+
+
+def _as_read(kind: IcebergType, names: RecordNames) -> Any:
+    """What msgspec reads if the structs in it have no other fields."""
+    match kind:
+        case StructType():
+            return only_members(_members(kind, names)) | None
+        case ListType():
+            return list[_as_read(kind.element_type, names)] | None  # type: ignore[misc]
+        case MapType():
+            return dict[str, _as_read(kind.value_type, names)] | None  # type: ignore[misc]
+    return msgspec.Raw
 
 
 # --- by the values of records that do not fit -------------------------------------------------------------------------

@@ -56,13 +56,13 @@ def routed(job: Mirrored, *routes: tuple[str, str]) -> None:
 
 
 def plain(record: dict[str, Any]) -> str:
-    """A record without its nulls."""
+    """A record without its nulls, and without empty lists: pyiceberg reads a null list as one."""
     return json.dumps(without_nulls(record), sort_keys=True)
 
 
 def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item not in (None, [])}
     return list(map(without_nulls, value)) if isinstance(value, list) else value
 
 
