@@ -16,7 +16,7 @@ from chsink.connect import Services
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.where import where
 from chsink.driver_name import driver_name
-from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from chsink.ports import BadValue
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 40
 ANSWERS = ("CHS-336", "CHS-337")
-"""Halts that a person decides about."""
+"""What a person decides about: a list in doubt, and one that another replay settled while the person's ran."""
 
 
 class SimRoutes(Routes):
@@ -98,7 +98,7 @@ def replay(world: World, verdict: Verdict | None = None) -> ReplayReport | None:
     except (FencedError, UnavailableError) as error:
         world.hub.counts[f"outcome {type(error).__name__}"] += 1
         return None
-    except HaltError as error:
+    except (HaltError, PreflightError) as error:
         if error.id not in ANSWERS:
             raise Violation("halt_justified", str(error)) from error
         world.hub.counts[f"outcome {error.id}"] += 1
