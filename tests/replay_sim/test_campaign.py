@@ -21,7 +21,8 @@ def test_one_seed_is_one_run() -> None:
     assert first.hub.counts == again.hub.counts and first.hub.steps == again.hub.steps
 
 
-def test_a_list_that_another_replay_settled_meanwhile_is_decided_about_again() -> None:
-    """CHS-337 meets a person whose --resend is slower than a replay that began later; what it says leads on."""
-    world, broken = RUNS.run_world(140, WORLD_STEPS)
-    assert broken is None and world.hub.counts["outcome CHS-337"] and world.hub.counts["world at rest"]
+@pytest.mark.parametrize("seed", [140, 530])
+def test_who_answers_a_halt_while_other_replays_end_or_begin_loses_nothing(seed: int) -> None:
+    """CHS-336 says to replay once more before rows are deleted: another replay may have marked them as landed."""
+    world, broken = RUNS.run_world(seed, WORLD_STEPS)
+    assert broken is None and world.hub.counts["world at rest"]
