@@ -758,6 +758,17 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
     ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
 )
+MIRROR_NO_CLICKHOUSE_TABLE = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot get the columns of a ClickHouse table: {reason}",
+    'correct the [[route]] of these topics, or create the ClickHouse table; or set create.columns = "records" for '
+    "{table}",
+)
+MIRROR_NO_ICEBERG_TYPES = preflight(
+    "CHS-284",
+    "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
+    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
+)
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
     "the catalog refused changes of the Iceberg table {table} that its records need ({columns}): {reason}",
