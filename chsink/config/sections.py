@@ -297,6 +297,10 @@ class Observe(Section):
     must enter. Default: no token."""
     ui_interval_s: float = Field(default=5, ge=1, le=300)
     """How often the status page reads the state store and Kafka while it is open in a browser, in seconds."""
+    verify_result: Text | None = None
+    """File in which `chsink verify` [keeps its last result](verify.md#the-last-result), for `chsink status` and the
+    status page. Default: next to `sink.checkpoint` if that is a folder of this machine; otherwise the result is not
+    kept."""
 
     @property
     def ui_place(self) -> tuple[str, int] | None:

@@ -23,7 +23,8 @@ DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-
 MIRROR = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["mirror"])}
 PROTOBUF = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["protobuf"])}
 UI = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["ui"])}
-DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR | UI
+OTEL = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["otel"])}
+DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR | UI | OTEL
 LOCK = {
     canonicalize_name(line.split("==")[0]): line.split("==")[1]
     for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
@@ -36,10 +37,12 @@ COMES_WITH = {"pydantic_core": "pydantic", "py4j": "pyspark"}
 NOT_IMPORTED_BY_US = {
     "pandas": "pyspark's mapInArrow imports it",
     "chdb": "the embedded server loads its library without the package",
+    "opentelemetry-sdk": "its module is the exporter's, too, which is found first",
 }
 EXTRAS = {
     "chsink/embedded/clickhouse/": DEV,
     "chsink/mirror/": MIRROR,
+    "chsink/observe/traces.py": OTEL,
     "chsink/decode/protobuf/": PROTOBUF,
     "chsink/ui/": UI,
 }
