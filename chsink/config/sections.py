@@ -221,7 +221,8 @@ class Tables(Section):
     auto_create: bool = False
     """Whether to create a missing table from the records that the topic holds."""
     max_columns: int = Field(default=1_000, ge=1, le=10_000)
-    """Maximum number of columns in a table. If records need more, the job ends with CHS-289."""
+    """Maximum number of columns in a table; in an Iceberg table, fields of structs count, too. If records need more,
+    the job ends with CHS-289."""
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
     """How many records chsink reads at the beginning, and again at the end, of each partition to derive a new table's
     columns."""
