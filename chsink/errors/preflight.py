@@ -782,7 +782,7 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it",
 )
 MIRROR_NO_CLICKHOUSE_TABLE = preflight(
     "CHS-284",
