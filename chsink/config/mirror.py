@@ -17,6 +17,8 @@ from chsink.fields import AsTuple, Section, Text, Topic, reveal
 from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
 from chsink.formats.table_by import Choice
 from chsink.notation.iceberg_terms import parse_sort_term, parse_term
+from chsink.notation.iceberg_types import parse_iceberg_type
+from chsink.notation.metadata_columns import is_column_name
 from chsink.notation.table_template import filled_iceberg, is_iceberg
 
 
@@ -25,6 +27,20 @@ def _check_term(text: str) -> str:
         parse_term(text)
     except ValueError as error:
         raise job_file.NOT_AN_ICEBERG_TERM(value=repr(text), reason=error) from error
+    return text
+
+
+def _check_column(name: str) -> str:
+    if not is_column_name(name):
+        raise job_file.NOT_AN_ICEBERG_TYPE(value=repr(name), reason="no column that chsink makes has this name")
+    return name
+
+
+def _check_type(text: str) -> str:
+    try:
+        parse_iceberg_type(text)
+    except ValueError as error:
+        raise job_file.NOT_AN_ICEBERG_TYPE(value=repr(text), reason=error) from error
     return text
 
 
@@ -55,6 +71,11 @@ class NewTable(Section):
     columns: Literal["records", "clickhouse"] = "records"
     """Where the columns come from: the records of the topics, or [the ClickHouse
     table](mirror.md#columns-of-the-clickhouse-table) in which the topics land, too."""
+    types: dict[Annotated[str, AfterValidator(_check_column)], Annotated[str, AfterValidator(_check_type)]] = Field(
+        default_factory=dict
+    )
+    """Types of columns, instead of those that would be found: `{ attributes = "map<string, double>" }`. A column that
+    would not be found is added."""
     partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
     """Partition spec: columns, or transforms of them: `year(column)`, `month(column)`, `day(column)`, `hour(column)`,
     `bucket(N, column)`, `truncate(N, column)`."""

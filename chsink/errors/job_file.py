@@ -92,6 +92,12 @@ NOT_AN_ICEBERG_TERM = config(
     'write a column or a transform of a column: "id", "day(at)", "bucket(16, id)"; in sort, a direction may follow: '
     '"at desc nulls last"',
 )
+NOT_AN_ICEBERG_TYPE = config(
+    "CHS-104",
+    "{value} is not a column or a type of one for create.types: {reason}",
+    "write a column without a dot in its name, and one of Iceberg's types: "
+    '"long", "decimal(9, 2)", "list<string>", "map<string, double>", "struct<x: double, y: double>"',
+)
 NOT_A_TOPIC = config(
     "CHS-104",
     "{value} is not a topic name",

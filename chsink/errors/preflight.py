@@ -793,7 +793,8 @@ MIRROR_NO_CLICKHOUSE_TABLE = preflight(
 MIRROR_NO_ICEBERG_TYPES = preflight(
     "CHS-284",
     "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
-    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
+    "name their types in create.types for {table}, except for names with a dot; or create {table} yourself; or set "
+    'create.columns = "records" for it',
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType
 
+from chsink.notation.iceberg_types import parse_iceberg_type
 from chsink.notation.metadata_columns import is_column_name
 
 NewColumns = dict[str, IcebergType]
@@ -40,3 +41,9 @@ def fields_in(kind: IcebergType) -> int:
         case MapType():
             return fields_in(kind.value_type)
     return 0
+
+
+def type_of(text: str) -> IcebergType:
+    """The type that the job file names.  Raises ValueError."""
+    kind = parse_iceberg_type(text)
+    return NestedField.model_validate({"id": 0, "name": "column", "type": kind, "required": False}).field_type

@@ -31,9 +31,11 @@ CREATED_S: Final = 30.0
 _POLL_S: Final = 0.5
 
 
-def clickhouse_columns(config: Config, table: str) -> NewColumns:
-    """The columns for this Iceberg table.  Raises PreflightError CHS-284 if there is no such ClickHouse table, or a
-    column has no Iceberg type, and UnavailableError.
+def clickhouse_columns(config: Config, table: str, own: NewColumns) -> NewColumns:
+    """The columns for this Iceberg table; those of its ``own`` have the types that the job file names.
+
+    Raises PreflightError CHS-284 if there is no such ClickHouse table, or a column has no Iceberg type, and
+    UnavailableError.
     """
     config = config.expanded({route.topic for route in config.mirror.routes_to(table)})
     route = _route(config, table)
@@ -45,7 +47,7 @@ def clickhouse_columns(config: Config, table: str) -> NewColumns:
     if not columns:
         raise preflight.MIRROR_NO_CLICKHOUSE_TABLE(table=table, reason=f"{source} does not exist")
     mine = [column for column in columns if column.insertable and column.name not in METADATA_COLUMNS]
-    types = {c.name: type_of_column(c.type, str(timezone)) if is_column_name(c.name) else None for c in mine}
+    types = {c.name: type_of_column(c.type, str(timezone)) if is_column_name(c.name) else None for c in mine} | own
     if lost := [f"{c.name} {c.type}" for c in mine if types[c.name] is None]:
         raise preflight.MIRROR_NO_ICEBERG_TYPES(table=table, source=source, columns=", ".join(lost))
     return {name: kind for name, kind in types.items() if kind is not None}

@@ -19,7 +19,7 @@ from chsink.errors import preflight
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.failures import in_words
-from chsink.mirror.nested_types import NewColumns, fields_in
+from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
@@ -31,11 +31,15 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     CHS-289 if these are too many, CHS-284 if ``create`` does not fit them, or ClickHouse's columns no Iceberg type.
     """
     new = config.mirror.new_table(table)
-    columns = clickhouse_columns(config, table) if new.columns == "clickhouse" else _of_records(config, kafka, table)
+    own = {name: type_of(text) for name, text in new.types.items()}
+    if new.columns == "clickhouse":
+        columns = clickhouse_columns(config, table, own)
+    else:
+        columns = _of_records(config, kafka, table, own)
     return defined(table, columns, new)
 
 
-def _of_records(config: Config, kafka: KafkaAdmin, table: str) -> NewColumns:
+def _of_records(config: Config, kafka: KafkaAdmin, table: str, own: NewColumns) -> NewColumns:
     routes = []
     for route in config.mirror.routes_to(table):
         keys = config.mirror_keys_of(route)
@@ -45,7 +49,7 @@ def _of_records(config: Config, kafka: KafkaAdmin, table: str) -> NewColumns:
         routes.append(
             Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns, choice=choice)
         )
-    columns = columns_for(config, kafka, table, routes, ICEBERG)
+    columns = {**columns_for(config, kafka, table, routes, ICEBERG), **own}
     sizes = {name: 1 + fields_in(kind) for name, kind in columns.items()}
     if sum(sizes.values()) > config.tables.max_columns:
         wide = ", ".join(f"{name} ({size - 1} fields)" for name, size in sizes.items() if size > 1)
