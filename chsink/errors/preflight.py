@@ -586,7 +586,7 @@ REPLICA_READONLY = preflight(
 REPLICA_LAGS = preflight(
     "CHS-245",
     "{table} at {url} is {seconds} s behind the other replicas (entries in its queue: {queue})",
-    "on this server, run SELECT last_exception, postpone_reason FROM system.replication_queue",
+    "read last_exception and postpone_reason in system.replication_queue on this server",
 )
 REPLICA_STANDS = preflight(
     "CHS-245",
