@@ -782,7 +782,18 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it",
+)
+MIRROR_NO_CLICKHOUSE_TABLE = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot get the columns of a ClickHouse table: {reason}",
+    'correct the [[route]] of these topics, or create the ClickHouse table; or set create.columns = "records" for '
+    "{table}",
+)
+MIRROR_NO_ICEBERG_TYPES = preflight(
+    "CHS-284",
+    "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
+    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
