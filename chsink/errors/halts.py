@@ -149,10 +149,10 @@ REPLAY_IN_DOUBT = halt(
     "CHS-336",
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
-    "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
-    "records; then run `chsink dlq replay --landed` if each of them is there once, or `chsink dlq replay --resend` if "
-    "none is; otherwise delete those that are there, also from the targets of dependent views, and run it with "
-    "--resend",
+    "stop every other `chsink dlq replay` of the sink, start none until you are done, and run this one again: it may "
+    "settle what they left; look in the table for the rows of the lists that it still names; then run "
+    "`chsink dlq replay --landed` if each of them is there once, or `chsink dlq replay --resend` if none is; otherwise "
+    "delete those that are there, also from the targets of dependent views, and run it with --resend",
     runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(
