@@ -72,7 +72,7 @@ def verify(  # noqa: PLR0917 - options of a command
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
     It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
-    as in the job. After a change of the shard layout, older rows stay put: add --any-shard. See docs/verify.md.
+    as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. See docs/verify.md.
     The last result is kept in the file observe.verify_result, for `chsink status` and the status page.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
@@ -169,9 +169,9 @@ def _whole(table: TableReport) -> str:
     """What was found of a table that was compared as a whole."""
     words = [f"{table.rows:,} rows"]
     if table.unexpected:
-        words.append(f"{table.unexpected:,} unexpected: no record makes them, or they are there too often")
+        words.append(f"{table.unexpected:,} unexpected: they match no record, or are there too often")
     if table.unproven:
-        words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether records made them")
+        words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether they match records")
     if table.more:
         words.append("more rows differ, but were not compared one by one")
     return "; ".join(words)

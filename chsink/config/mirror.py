@@ -83,8 +83,8 @@ class IcebergTableBy(TableBy):
 
 
 class MirrorRouteSection(TopicsSection):
-    """Topics and the Iceberg table their records land in, by the keys of [`[[route]]`](routing.md). Set exactly one of
-    `topic`, `topics` and `topic_pattern`, and one of `table` and `table_by`. Several topics can share a table, and a
+    """Topics and the Iceberg table their records land in, with the keys of [`[[route]]`](routing.md). Set exactly one
+    of `topic`, `topics` and `topic_pattern`, and one of `table` and `table_by`. Several topics can share a table, and a
     topic can have several routes.
     """
 
@@ -163,7 +163,7 @@ class Mirror(Section):
     """How long a commit waits for files that were reported and not read yet, in seconds. It then takes what is there;
     the rest joins the next commit."""
     max_buffered_files: int = Field(default=10_000, gt=0)
-    """Files that wait for a commit. If there are more, the mirror commits before the interval is over."""
+    """How many files may wait for a commit. If there are more, the mirror commits before the interval is over."""
     auto_create: bool = False
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None

@@ -19,7 +19,7 @@ TOPIC_MISSING = preflight(
     "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a partition of a [[route]] is gone "
     "for good, run `chsink state reset TOPIC PARTITION` to forget its state and start with a new checkpoint (set "
     "sink.checkpoint to a new folder)",
-    ok="{topic} has {partitions} partitions, id {id}",
+    ok="{topic} exists, with id {id}; partitions: {partitions}",
 )
 NO_TABLE = preflight(
     "CHS-202",
@@ -132,7 +132,7 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and look at `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
+    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
     "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
     "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
     "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
@@ -150,8 +150,8 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
-    "partitions, may need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
+    "{table} at {url} remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table partitions, may "
+    "need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
     ok="{table} at {url} remembers {kept} blocks; one round needs at most {blocks}",
 )
@@ -159,7 +159,7 @@ BATCH_TOO_LARGE = preflight(
     "CHS-211",
     "a batch may have {chunks} chunks, more than {table} at {url} allows at a time: chsink lands it in rounds of up to "
     "{room} chunks",
-    "nothing to do; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
+    "no action needed; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
 )
 COLUMN_UNKNOWN = preflight(
     "CHS-212",
@@ -369,13 +369,13 @@ CLOCKS_DIFFER = preflight(
 RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
-    "first raise the topic's retention.ms, so that Kafka deletes no more; the job will halt with CHS-307: to accept "
+    "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307: to accept "
     'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
     "CHS-225",
-    "{old} partitions of {topic} have unread records older than half of their retention of {hours} h",
+    "{topic} has unread records older than half of its retention of {hours} h (partitions: {old})",
     "raise retention.ms until the sink has caught up",
 )
 TOPIC_WITHOUT_ID = preflight(
@@ -410,17 +410,17 @@ DOUBT_CHANGED = preflight(
 DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
     "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
-    "nothing to do: the next start settles it, if Kafka still holds it",
+    "no action needed: the next start settles it, if Kafka still holds it",
 )
 DOUBT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}: chsink will look for its rows by offset",
-    "nothing to do: the next start settles it, if Kafka still holds it",
+    "no action needed: the next start settles it, if Kafka still holds it",
 )
 DOUBT_EXPIRED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
-    "with CHS-308, unless errors.in_doubt lists what is gone",
+    'with CHS-308, unless errors.in_doubt = "dead_letter"',
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
     "otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
 )
@@ -439,7 +439,7 @@ DOUBT_NOT_PROBED = preflight(
 LAYOUT_OLDER = preflight(
     "CHS-228",
     "{key} is in doubt under an older shard layout and will be settled under that layout",
-    "nothing to do: the next start settles it",
+    "no action needed: the next start settles it",
     ok="the shard layout is the recorded one",
 )
 LAYOUT_CHANGED = preflight(
@@ -585,13 +585,14 @@ REPLICA_READONLY = preflight(
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
-    "{table} at {url} is {seconds} s behind the other replicas ({queue} entries wait in its queue)",
-    "look at last_exception and postpone_reason in system.replication_queue on this server",
+    "{table} at {url} is {seconds} s behind the other replicas (entries in its queue: {queue})",
+    "on this server, run SELECT last_exception, postpone_reason FROM system.replication_queue",
 )
 REPLICA_STANDS = preflight(
     "CHS-245",
-    "{table} at {url} does not follow the other replicas: it has not taken {entries} entries of the replication log",
-    "look at last_queue_update_exception in system.replicas on this server, and at its connection to the Keeper",
+    "{table} at {url} does not follow the other replicas (entries of the replication log not yet fetched: {entries})",
+    "on this server, run SELECT last_queue_update_exception FROM system.replicas, and check its connection to the "
+    "Keeper",
 )
 REPLICA_LOST_PARTS = preflight(
     "CHS-246",
@@ -601,7 +602,7 @@ REPLICA_LOST_PARTS = preflight(
 REPLICAS_INACTIVE = preflight(
     "CHS-247",
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
-    "start the others; if one is gone for good, run SYSTEM DROP REPLICA for it on another one",
+    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another one",
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
@@ -670,7 +671,7 @@ CHECKPOINT_NOT_CHECKED = preflight(
 )
 HASH_DIFFERS = preflight(
     "CHS-242",
-    "{function} at {url} computes different hashes from chsink's: queries would look for rows on the wrong shards",
+    "{function} at {url} computes other hashes than chsink: queries would look for rows on the wrong shards",
     "set clickhouse.hash_function to another function, as in the Distributed table, and report the server's version",
 )
 DISTRIBUTED_DIFFERS = preflight(
@@ -760,8 +761,8 @@ MIRROR_TABLE_COLUMNS = preflight(
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",
     "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
-    "correct the table property schema.name-mapping.default, in which a column that the format's options or "
-    "key_columns name may have only its own name; or remove the column from these keys",
+    "correct the table property schema.name-mapping.default: a column that the format's options or key_columns name "
+    "may have only its own name there; or remove the column from these keys",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -850,7 +851,8 @@ VERIFY_BUSY = preflight(
     "CHS-294",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
-    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped, see chsink status",
+    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
+    "shows BEFORE, start the job until the range is settled, stop it, and run chsink verify again",
 )
 VERIFY_INCOMPLETE = preflight(
     "CHS-295",
@@ -961,7 +963,7 @@ KAFKA_LOGIN_REFUSED = preflight(
 )
 KAFKA_TOKEN_REFUSED = preflight(
     "CHS-299",
-    "no token for the login to Kafka was given: {reason}",
+    "no token for the Kafka login was issued: {reason}",
     "check clientId, clientSecret and scope in sasl.jaas.config, and sasl.oauthbearer.token.endpoint.url, in "
     "[kafka.options]",
 )
@@ -988,8 +990,8 @@ KAFKA_OPTIONS_UNUSABLE = preflight(
     "CHS-299",
     "no Kafka client can be made with [kafka.options]: {reason}",
     "check that the files in ssl.truststore.location and ssl.keystore.location exist, that this user can read them, "
-    "that they have the type which ssl.truststore.type and ssl.keystore.type say, and that ssl.keystore.password and "
-    "ssl.key.password are theirs",
+    "that ssl.truststore.type and ssl.keystore.type name their types, and that ssl.keystore.password and "
+    "ssl.key.password are correct",
 )
 KAFKA_RIGHT_MISSING = preflight(
     "CHS-200",

@@ -6,7 +6,7 @@ from chsink.errors.entry import unavailable
 
 STATE_STORE_UNAVAILABLE = unavailable(
     "CHS-701",
-    "the state store ({store}) does not respond: {reason}",
+    "the state store ({store}) does not answer: {reason}",
     "check the network and the store's servers (those that [state] names; if it names none, the first of "
     "clickhouse.endpoints), then start again",
 )
@@ -214,5 +214,6 @@ REPLICA_BEHIND = unavailable(
     "CHS-736",
     "the replicas of {table} did not catch up within {seconds} s, so chsink cannot tell which rows the table has: "
     "{states}",
-    "see system.replicas and system.replication_queue on these servers; once they have caught up, start again",
+    "look for the cause in system.replicas and system.replication_queue on these servers; once they have caught up, "
+    "start again",
 )

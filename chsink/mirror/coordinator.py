@@ -326,7 +326,7 @@ class Coordinator:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
             return False
         if not written.own:
-            self.log.warning("ignoring an event with files of another one", table=name, unit=tag.unit)
+            self.log.warning("ignoring an event whose files belong to another unit", table=name, unit=tag.unit)
         return written.own
 
     def _complete(self) -> bool:

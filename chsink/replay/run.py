@@ -209,7 +209,7 @@ class Replay:
             pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.sent.layout, record.sent.pipeline)
         changed = ", ".join(forbidden_changes(record.sent.pipeline, pipeline))
         if changed:
-            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or decide"
+            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or follow the fix"
             raise _doubt(key, record, reason)
 
     def _was_reset(self, key: StateKey, record: StateRecord) -> bool:

@@ -182,7 +182,9 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     stands(bench, table)
     [found] = bench.doctor()
     assert (found["id"], found["severity"]) == ("CHS-245", "warning")
-    assert found["sentence"].startswith(f"{at} at {second} does not follow the other replicas: it has not taken 1 entr")
+    assert found["sentence"].startswith(
+        f"{at} at {second} does not follow the other replicas (entries of the replication log not yet fetched: 1)"
+    )
     command(second, f"SYSTEM START PULLING REPLICATION LOG {at}")
     eventually("the log", lambda: bench.doctor() == [])
 

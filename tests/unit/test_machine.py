@@ -110,7 +110,7 @@ def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_clock_is_asked_of_the_kernel() -> None:
     """What it answers depends on the machine; it answers, and the sentence fits."""
     finding = found("CHS-914")
-    assert (finding.severity is Severity.OK) is (finding.sentence == "a time service keeps this machine's clock right")
+    assert (finding.severity is Severity.OK) is (finding.sentence == "a time service synchronizes this machine's clock")
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

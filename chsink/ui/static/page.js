@@ -156,7 +156,7 @@ const heat = (lag) => (lag === null ? "u" : lag === 0 ? "0" : lag < 100 ? "1" : 
 
 function inWords([, partition, phase, start, end, lag, lagS, ageS], route) {
   const said = [`${clean(route.topic)} ${partition}`, lag === null ? "lag unknown" : `lag ${words(lag, "offset", "offsets")}`];
-  if (lag && lagS) said.push(`oldest waits for ${duration(lagS)}`);
+  if (lag && lagS) said.push(`oldest has waited ${duration(lagS)}`);
   if (phase === "BEFORE") said.push(`offsets ${start} to ${end} in doubt for ${duration(ageS)}`);
   else said.push(phase === "EMPTY" ? "nothing landed yet" : `landed up to offset ${end}`);
   return said.join(", ");

@@ -141,7 +141,9 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         if doubtful:
             with connected(job.config({"route": swapped(settings)})) as services_now:
                 fingerprint = partial(present_fingerprint, services_now.clickhouse, stream=Untouched("read_committed"))
-                with pytest.raises(PreflightError, match="CHS-322.*table_by has changed"):
+                with pytest.raises(
+                    PreflightError, match="CHS-322.*table_by, or your program's transform, may have changed"
+                ):
                     plan_resolve(
                         services_now.clickhouse,
                         services_now.store,

@@ -235,7 +235,7 @@ def test_timestamps_of_every_unit(unit: str, local: str) -> None:
         ("long", b"\xff" * 9 + b"\x02", "an integer of more than 64 bits"),
         ("long", b"\xff" * 11, "an integer of more than 64 bits"),
         ("int", zigzag(2**31), "an int of more than 32 bits"),
-        ("int", b"\x02\x02", "bytes are left behind the last field"),
+        ("int", b"\x02\x02", "bytes are left after the last field"),
         ("double", b"1234567", "the record ends inside a value"),
         ("boolean", b"\x02", "a boolean that is neither 0 nor 1"),
         (ENUM, b"\x06", "an enum's number without a symbol"),

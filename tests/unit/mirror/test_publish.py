@@ -235,7 +235,7 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     now = read(begun)
     middle = now.table.snapshots()[2].snapshot_id
     assert begun.expire(now, [middle]).outcome is Outcome.APPLIED
-    with pytest.raises(PreflightError, match="CHS-353.*cannot be seen"):
+    with pytest.raises(PreflightError, match="CHS-353.*cannot tell"):
         publish(begun)
 
 
