@@ -858,6 +858,17 @@ VERIFY_WHOLE_TABLE = preflight(
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
 )
+VERIFY_NOT_ADDED = preflight(
+    "CHS-293",
+    "no table that is verified by offset has a column {column} that records fill",
+    "give --added a column of the table, without the table's name; tables without _kafka_topic, _kafka_partition or "
+    "_kafka_offset are compared as a whole, without --added",
+)
+VERIFY_DEFAULT_VARIES = preflight(
+    "CHS-293",
+    "the DEFAULT of column {column} depends on other columns, so a row from before the column cannot be recognized",
+    "leave out --added {column}",
+)
 VERIFY_BUSY = preflight(
     "CHS-294",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
