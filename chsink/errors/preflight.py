@@ -7,7 +7,7 @@ from chsink.errors.entry import altered, preflight
 _DROPPED = (
     "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
     "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table}`, delete these records from the targets of its views, set kafka.starting_offsets = "
+    "{table}`, delete the rows of these records from the targets of its views, set kafka.starting_offsets = "
     '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
     "holds. Otherwise "
 )
@@ -445,18 +445,18 @@ STATE_IS_STALE = preflight(
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
-    "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
-    "created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the offsets "
-    "that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset {topic} "
-    "--table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
+    "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
+    "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
+    "{topic} --table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
     '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
-    "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
-    "replica; then run `chsink verify`: it names the offsets whose rows are still missing",
+    "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
+    "or a replica; then run `chsink verify`: it names the offsets whose rows are still missing",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -476,7 +476,7 @@ TOO_MANY_PARTITIONS = preflight(
 
 PACKAGE_VERSIONS = preflight(
     "CHS-231",
-    "installed packages outside the supported ranges: {differing}",
+    "installed packages are outside the supported ranges: {differing}",
     "run {python} -m pip install {supported}",
     ok="packages: {versions}",
 )
@@ -581,7 +581,7 @@ REPLICAS_INACTIVE = preflight(
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
-    "replicas of {table} that the job file does not list: {names}",
+    "{table} has replicas that the job file does not list: {names}",
     "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
 )
 REPLICA_AWAY = preflight(
