@@ -89,8 +89,8 @@ chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each f
 	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: soak
-soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, and longer searches
-	@$(PYTEST) --ignore=tests/chaos -m soak $(PARALLEL) --durations=10 $(ARGS)
+soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, longer searches, all examples
+	@$(PYTEST) --ignore=tests/chaos -m "soak or hypothesis" --hypothesis-profile=soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n

@@ -103,6 +103,7 @@ def fields_of_the_record() -> list[str]:
     return [ast.unparse(node.target) for node in record.body if isinstance(node, ast.AnnAssign)]
 
 
+@cache
 def figures() -> dict[str, int]:
     """The names are those of the bounds."""
     found = (words(), types_twice(), circles(), fields_of_the_record())

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,7 +56,7 @@ def verify(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Compare the tables with Kafka, record by record.
 
-    Each record must have its row once, with its values, on its shard. Writes nothing, and may run beside the job.
+    Each record must have its row once, with its values, on its shard. Changes nothing, and may run beside the job.
 
     \b
     chsink verify -c job.toml
@@ -72,19 +73,38 @@ def verify(  # noqa: PLR0917 - options of a command
 
     It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
     as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. See docs/verify.md.
+    The last result is kept in the file observe.verify_result, for `chsink status` and the status page.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     _check_together(topic, partition, start, end)
     from chsink.verify.route import Selection
 
-    report = read_report(load_config(config, assignments), Selection(topic, partition, start, end, any_shard=any_shard))
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        _print(report)
+    selection = Selection(topic, partition, start, end, any_shard=any_shard)
+    report = read_report(loaded := load_config(config, assignments), selection)
+    print_json(report.as_dict()) if as_json else _print(report)
+    _keep(loaded, report, selection)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _keep(config: Config, report: Report, selection: Selection) -> None:
+    """Keep the result for ``chsink status`` and the page."""
+    from chsink.status.last_verify import LastVerify
+    from chsink.verify.report import DEFECTS
+
+    if config.verify_result is None:
+        return
+    options = {"--topic": selection.topic, "--partition": selection.partition}
+    options |= {"--from": selection.start, "--to": selection.end}
+    part = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+    found, at = report.as_dict(), datetime.now(UTC).isoformat(timespec="seconds")
+    differences = {name: found[name] for name in DEFECTS if found[name]}
+    counts = (found["offsets"], found["records"], found["rows"])
+    try:
+        LastVerify(report.sink, at, report.ok, part, *counts, differences).keep(config.verify_result)
+    except OSError as error:
+        typer.echo(f"warning: the result was not kept in {config.verify_result}: {error.strerror}", err=True)
 
 
 def _check_together(topic: str | None, partition: int | None, start: int | None, end: int | None) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -320,6 +321,14 @@ class Config(Section):
         if self.clickhouse_section is None:
             raise InvalidConfigError([problem("clickhouse", job_file.NO_CLICKHOUSE())])
         return self.clickhouse_section
+
+    @property
+    def verify_result(self) -> Path | None:
+        """``observe.verify_result``, or the file next to a checkpoint that is a folder of this machine; or None."""
+        if self.observe.verify_result is not None:
+            return Path(self.observe.verify_result)
+        checkpoint = urlsplit(self.sink.checkpoint or "none:")
+        return Path(f"{checkpoint.path.rstrip('/')}-verify.json") if checkpoint.scheme in ("", "file") else None
 
     def mirror_checkpoint(self) -> str:
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""

@@ -221,7 +221,8 @@ class Tables(Section):
     auto_create: bool = False
     """Whether to create a missing table from the records that the topic holds."""
     max_columns: int = Field(default=1_000, ge=1, le=10_000)
-    """Maximum number of columns in a table. If records need more, the job ends with CHS-289."""
+    """Maximum number of columns in a table; in an Iceberg table, fields of structs count, too. If records need more,
+    the job ends with CHS-289."""
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
     """How many records chsink reads at the beginning, and again at the end, of each partition to derive a new table's
     columns."""
@@ -297,6 +298,10 @@ class Observe(Section):
     status page must enter. Default: no token."""
     ui_interval_s: float = Field(default=5, ge=1, le=300)
     """How often the status page reads the state store and Kafka while it is open in a browser, in seconds."""
+    verify_result: Text | None = None
+    """File in which `chsink verify` [keeps its last result](verify.md#the-last-result), for `chsink status` and the
+    status page. Default: next to `sink.checkpoint` if that is a folder of this machine; otherwise the result is not
+    kept."""
 
     @property
     def ui_place(self) -> tuple[str, int] | None:

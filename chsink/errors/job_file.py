@@ -311,6 +311,21 @@ KEY_WITHOUT_CERTIFICATE = config(
     "a key needs its certificate",
     "set clickhouse.tls.cert_file as well",
 )
+ZOOKEEPER_KEY_ALONE = config(
+    "CHS-106",
+    "a key needs its certificate",
+    "set state.tls.cert_file as well",
+)
+ZOOKEEPER_NO_TLS = config(
+    "CHS-106",
+    "the connection to ZooKeeper does not use TLS",
+    "set state.tls.enabled = true, and name the secure port in state.zookeeper; or remove this key",
+)
+ZOOKEEPER_NO_USER = config(
+    "CHS-106",
+    "this belongs to a user, and there is none",
+    "set state.user, or remove this key",
+)
 NO_REGISTRY = config(
     "CHS-106",
     "it is missing, and a route with format {format} needs it",

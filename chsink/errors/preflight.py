@@ -313,6 +313,25 @@ STATE_TABLE_UNUSABLE = preflight(
     "run sql/1_state_table.sql as an administrator (docs/state-store.md); the server needs "
     "<keeper_map_path_prefix> and a Keeper, and all tables with one path need the same definition",
 )
+STATE_NODE_FORBIDDEN = preflight(
+    "CHS-220",
+    "ZooKeeper at {hosts} does not let {who} {action} {path} or a node below it",
+    "correct {keys}; or, as the owner of the nodes, let this user create nodes below {path}, and read and write those "
+    "that are there (docs/least-privilege.md#zookeeper has the commands)",
+)
+STATE_NODES_OPEN = preflight(
+    "CHS-220",
+    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "log in with zkCli.sh as the user of [state], and run `setAcl -R {root} auth::cdrwa` "
+    "(docs/least-privilege.md#zookeeper)",
+    ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
+)
+STATE_NODES_WITHOUT_OWNER = preflight(
+    "CHS-220",
+    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "set state.user and state.password, and give the nodes to this user; or let only the driver reach the servers "
+    "(docs/least-privilege.md#zookeeper)",
+)
 STATE_STORE_OVERWRITES = preflight(
     "CHS-221",
     "the state store ({store}) does not honor compare-and-set: it replaced a row that another write had changed",
@@ -489,6 +508,12 @@ LOGIN_REFUSED = preflight(
     "CHS-232",
     "{what}: {message}",
     "correct clickhouse.user and its password",
+)
+ZOOKEEPER_LOGIN_REFUSED = preflight(
+    "CHS-232",
+    "ZooKeeper at {hosts} does not accept the login of {who}",
+    "correct {keys}; the servers must know the user for SASL, and for a certificate they must not turn off their "
+    "authentication by certificates",
 )
 TABLE_CHANGED = altered(
     "CHS-233",

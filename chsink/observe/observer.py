@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import structlog
 from rich.console import Console
@@ -48,6 +48,13 @@ class LastBatch:
     phases: Mapping[str, float]
 
 
+class SparksCommit(NamedTuple):
+    """When Spark had written its commit of a batch (ms since 1970), and how long that took (ms)."""
+
+    ended_ms: int
+    took_ms: int
+
+
 class JobObserver:
     """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
 
@@ -76,6 +83,9 @@ class JobObserver:
         self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
+
+    def follows(self, commit_of: Callable[[int], SparksCommit | None]) -> None:
+        """A batch begins.  Once it is done, ``commit_of`` can tell of its commit by Spark, by the batch's number."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

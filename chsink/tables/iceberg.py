@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterator, Sequence
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink.config import Config, Route
+from chsink.errors import preflight
 from chsink.kafka.admin import KafkaAdmin
-from chsink.mirror.column_types import ICEBERG
+from chsink.mirror.column_types import ICEBERG, fields_in
 from chsink.mirror.failures import in_words
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror
@@ -24,7 +25,7 @@ from chsink.tables.create import columns_for
 
 def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     """The table that the mirror would create.  Raises PreflightError CHS-285 if no record says which columns it has,
-    CHS-284 if ``create`` does not fit them.
+    CHS-289 if these are too many, CHS-284 if ``create`` does not fit them.
     """
     routes = []
     for route in config.mirror.routes_to(table):
@@ -36,6 +37,10 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
             Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns, choice=choice)
         )
     columns = columns_for(config, kafka, table, routes, ICEBERG)
+    sizes = {name: 1 + fields_in(kind) for name, kind in columns.items()}
+    if sum(sizes.values()) > config.tables.max_columns:
+        wide = ", ".join(f"{name} ({size - 1} fields)" for name, size in sizes.items() if size > 1)
+        raise preflight.TOO_MANY_COLUMNS(tp=", ".join(r.topic for r in routes), table=table, columns=wide)
     return defined(table, columns, config.mirror.new_table(table))
 
 

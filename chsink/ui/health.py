@@ -61,6 +61,8 @@ def _doubtful(picture: Picture) -> Iterator[Health]:
     if waiting and max(waiting) > LONG_S:
         which = _count(status.in_doubt, "range is", "ranges are")
         yield Health("warn", f"{which} in doubt, for {duration(max(waiting))} now. Starting the job settles them.")
+    if status.verified is not None and not status.verified.ok:
+        yield Health("warn", f"chsink verify found differences, {status.verified.sentence}.")
     if status.owner is None and not status.partitions:
         yield Health("idle", f"This sink has not run yet. {_waits(status)}")
     watched_s = picture.watched_s or 0.0

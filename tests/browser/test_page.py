@@ -85,7 +85,18 @@ def test_idle(show: Show) -> None:
         expect(page).to_have_title("web · chsink")
         hidden = page.locator("#problems, #doubt, #batch, #letters, #mirror")
         assert [part.is_visible() for part in hidden.all()] == [False] * 5
+        expect(page.locator("#verified")).to_have_text("Last verified 3 h ago: 810,413 offsets judged, no difference.")
         looks_well(page, "idle")
+
+
+def test_differences_that_verify_found(show: Show) -> None:
+    found = pictures.verified(ok=False, part="--topic clicks", differences={"missing": 3, "unexpected": 1})
+    with show(pictures.picture(pictures.sink(verified=found))) as page:
+        expect(page.locator("#health")).to_have_attribute("data-level", "warn")
+        expect(page.locator("#verified")).to_have_text(
+            "Last verified 3 h ago (--topic clicks): 810,413 offsets judged, 3 missing, 1 unexpected."
+        )
+        assert page.evaluate(CONTRASTS) == []
 
 
 def test_landing(show: Show) -> None:

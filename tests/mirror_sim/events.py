@@ -204,6 +204,7 @@ def _change_spec(world: World) -> None:
 @event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
     name = _table(world)
+    world.dropped |= world.catalog.tables[name].held
     world.catalog.recreate(name)
     world.floors.pop(name, None)
     world.reasons.add("table recreated")

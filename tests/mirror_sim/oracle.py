@@ -230,5 +230,5 @@ def _lacks_shared(world: World, tp: TopicPartition, topic_id: str) -> str:
         return f"{unknown} do not know {tp}"
     held = frozenset[int]().union(*(world.catalog.tables[name].held for name in TABLES))
     first = min(c.links[tp].origin for n in TABLES if (c := chain_of(world.catalog.tables[n])) and tp in c.links)
-    lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held)
+    lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held - world.dropped)
     return f"no table has {lacks[:5]} of {tp}" if lacks else ""

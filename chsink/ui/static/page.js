@@ -82,6 +82,15 @@ function showSums(section, { sums, landed }) {
   );
 }
 
+function showVerified(line, { verified, at }) {
+  const { part, ok, offsets, differences } = verified;
+  const found = Object.entries(differences).map(([kind, n]) => `${count(n)} ${clean(kind)}`).join(", ") || "differences found";
+  line.textContent = `Last verified ${ago(verified.at, at)}${part ? ` (${clean(part)})` : ""}: ` +
+    `${words(offsets, "offset", "offsets")} judged, ${ok ? "no difference" : found}.`;
+  line.title = verified.at;
+  line.classList.toggle("some-warn", !ok);
+}
+
 const WHERE = { ended: "ended the job", state: "state store", ahead: "will halt the job", mirror: "mirror", letters: "dead letters" };
 
 /** Text with `code` in it. */
@@ -262,6 +271,7 @@ function show(doc) {
   const doubtful = doc.partitions.filter((p) => p[2] === "BEFORE");
   const landed = doc.routes.reduce((sum, r) => (r.speed?.landed_per_s == null ? sum : (sum ?? 0) + r.speed.landed_per_s), null);
   part("sums", doc.sums && { sums: doc.sums, landed }, showSums);
+  part("verified", doc.sums?.verified ? { verified: doc.sums.verified, at: doc.at } : null, showVerified);
   part("problems", doc.problems, showProblems);
   part("routes", doc.routes, showRoutes);
   part("partitions", doc.partitions.length ? doc : null, showPartitions);

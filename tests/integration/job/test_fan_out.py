@@ -109,6 +109,7 @@ def check(job: Job, settings: Mapping[str, Any]) -> None:
     }
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHOICE_CHANGED")
 @pytest.mark.exit_of("RESEND_OTHER_RECORDS")
 def test_each_table_has_its_records_whatever_ends_the_job(

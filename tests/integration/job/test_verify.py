@@ -108,6 +108,8 @@ def test_every_type_agrees_and_each_planted_defect_is_found(
     assert any("not compared" in note and note.endswith(": at") for note in report["notes"])
     code, report = run(job, *only)
     assert code == 0, report
+    kept = job.status()["verified"]
+    assert (kept["part"], kept["ok"], kept["offsets"]) == (f"--topic {job.name}", True, report["offsets"])
     assert (report["records"], report["rows"]) == (113, 110)
     assert [found(report, n) for n in (0, 1)] == [{}, {}]
     assert [p["dead_letters"] for p in report["partitions"]] == [3, 0]

@@ -22,6 +22,7 @@ from chsink.decode.avro.types import AvroMessage, AvroRecord
 from chsink.decode.blocks import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
+from tests.support.examples import examples
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 NOON = dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)
@@ -418,7 +419,7 @@ def pythonic(kind: Any, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_any_valid_record_is_what_fastavro_reads(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(KINDS, min_size=1, max_size=4))
@@ -441,7 +442,7 @@ def test_any_valid_record_is_what_fastavro_reads(data: st.DataObject) -> None:
         assert [pythonic(one, value) for value in found[f"f{at}"].to_pylist()] == [plain(row[at]) for row in rows]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_a_record_is_the_same_alone_and_among_others_whatever_its_bytes_are(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(KINDS, min_size=1, max_size=3))

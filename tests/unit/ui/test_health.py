@@ -37,6 +37,14 @@ def test_what_was_left_out_is_said() -> None:
     assert said.sentence == "Up to date: everything that Kafka holds has landed (4 kept as dead letters, 2 skipped)."
 
 
+def test_differences_that_verify_found() -> None:
+    found = pictures.verified(ok=False, differences={"missing": 3})
+    said = health(picture(sink(*partitions(CLICKS, 1), verified=found)))
+    assert said.level == "warn"
+    assert said.sentence == f"chsink verify found differences, {found.at}: 810,413 offsets judged, 3 missing."
+    assert health(picture(sink(*partitions(CLICKS, 1), verified=pictures.verified()))).level == "good"
+
+
 def test_a_sink_that_never_ran() -> None:
     assert health(picture(_empty(lag=12))).sentence == "This sink has not run yet. 12 offsets wait in Kafka."
     assert health(picture(_empty(lag=0))).sentence == "This sink has not run yet. Kafka holds nothing for it."
