@@ -321,14 +321,14 @@ STATE_NODE_FORBIDDEN = preflight(
 )
 STATE_NODES_OPEN = preflight(
     "CHS-220",
-    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
     "log in with zkCli.sh as the user of [state], and run `setAcl -R {root} auth::cdrwa` "
     "(docs/least-privilege.md#zookeeper)",
     ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
 )
 STATE_NODES_WITHOUT_OWNER = preflight(
     "CHS-220",
-    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
     "set state.user and state.password, and give the nodes to this user; or let only the driver reach the servers "
     "(docs/least-privilege.md#zookeeper)",
 )
@@ -512,7 +512,7 @@ LOGIN_REFUSED = preflight(
 ZOOKEEPER_LOGIN_REFUSED = preflight(
     "CHS-232",
     "ZooKeeper at {hosts} does not accept the login of {who}",
-    "correct {keys}; the servers must know the user for SASL, and for a certificate they must not turn off their "
+    "correct {keys}; for SASL, the servers must know the user; for a certificate, they must not have turned off "
     "authentication by certificates",
 )
 TABLE_CHANGED = altered(
