@@ -852,7 +852,7 @@ VERIFY_BUSY = preflight(
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
     "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
-    "shows BEFORE, start the job until the range is settled, stop it, and run chsink verify again",
+    "shows BEFORE, run the job until the range is settled, stop it, and run chsink verify again",
 )
 VERIFY_INCOMPLETE = preflight(
     "CHS-295",

@@ -74,7 +74,7 @@ def _usual(picture: Picture) -> Health:
     """The job runs, or has nothing to do."""
     status = picture.status
     if status is None:
-        return Health("good" if picture.mirror else "idle", f"This job has no ClickHouse.{_of_mirror(picture)}")
+        return Health("good" if picture.mirror else "idle", f"This job does not use ClickHouse.{_of_mirror(picture)}")
     if not status.lag:
         landed_all = f"Up to date: everything that Kafka holds has landed{_left_out(status)}."
         return Health("good", landed_all + _of_mirror(picture))

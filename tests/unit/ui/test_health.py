@@ -98,7 +98,7 @@ def test_a_mirror_that_is_behind_or_alone() -> None:
     assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
     assert (
         health(picture(None, mirror=well)).sentence
-        == "This job has no ClickHouse. The mirror is 60,210 offsets behind."
+        == "This job does not use ClickHouse. The mirror is 60,210 offsets behind."
     )
 
 
