@@ -451,7 +451,7 @@ MIRROR_LOG_SHRANK = halt(
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
+    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says how far the "
     "mirror wrote them: these records would land again",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
@@ -572,8 +572,8 @@ MIRROR_CONNECTOR_LEFT = preflight(
 )
 MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
-    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
-    "not contain",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
+    "an ancestor of it",
     "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
     "procedure cherrypick_snapshot; then start the branch again from main: ALTER TABLE {table} CREATE OR REPLACE "
     "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
@@ -582,8 +582,8 @@ MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
-    "clean --expire-snapshots`, which keeps those that were not published",
+    "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
+    "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",
