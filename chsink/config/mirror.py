@@ -186,6 +186,9 @@ class Mirror(Section):
     timeout_s: float = Field(default=30, gt=0, le=3600)
     """How long a commit waits for files that were reported and not read yet, in seconds. It then takes what is there;
     the rest joins the next commit."""
+    coordinator: Literal["driver", "apart"] = "driver"
+    """Who commits. `driver`: the driver itself. `apart`:
+    [`chsink mirror coordinator`](mirror.md#a-coordinator-of-its-own), a process of its own."""
     max_buffered_files: int = Field(default=10_000, gt=0)
     """How many files may wait for a commit. If there are more, the mirror commits before the interval is over."""
     auto_create: bool = False
