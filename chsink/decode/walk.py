@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from chsink.decode.block_bytes import QUOTE, BlockBytes, Positions, bytes_in
 from chsink.decode.codec import Mask, Suspects
-from chsink.decode.elements import Found, Inside, numbers_inside, objects_inside, texts_inside
+from chsink.decode.elements import ElementsFound, Inside, numbers_inside, objects_inside, texts_inside
 from chsink.decode.skeleton import Elements, Form, Skeleton, Slot
 
 _DIGIT: Final = bytes_in(b"-0123456789")
@@ -33,7 +33,7 @@ class Arrays:
     """
 
     rows: Rows
-    found: Found
+    found: ElementsFound
     each: Walk | None = None
 
     def records(self, arrays: npt.NDArray[np.intp] | Mask) -> Positions:
