@@ -323,7 +323,7 @@ ZOOKEEPER_NO_TLS = config(
 )
 ZOOKEEPER_NO_USER = config(
     "CHS-106",
-    "this belongs to a user, and there is none",
+    "it needs a user, and state.user is not set",
     "set state.user, or remove this key",
 )
 NO_REGISTRY = config(
@@ -485,6 +485,12 @@ NO_MIRROR = config(
     "CHS-111",
     "the mirror is off, and this command needs it",
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
+)
+
+COORDINATES_ITSELF = config(
+    "CHS-111",
+    "the driver commits by itself, so no coordinator may run apart",
+    'set mirror.coordinator = "apart", restart the driver with it, then start the coordinator',
 )
 
 # --- CHS-112
