@@ -36,6 +36,9 @@ WORDS = {
     "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
 
+AnyShardOption = Annotated[
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+]
 AddedOption = Annotated[
     list[str] | None,
     typer.Option(
