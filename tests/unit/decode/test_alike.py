@@ -235,7 +235,7 @@ def read(records: list[str], schema: pa.Schema = SCHEMA, like: str = RECORD) -> 
     table, unread = found
     table.validate(full=True)
     left = [] if unread is None else unread.nonzero()[0].tolist()
-    return [row for at, row in enumerate(table.to_pylist()) if at not in left], left
+    return table.to_pylist(), left
 
 
 def test_a_skeleton_is_the_text_around_the_values() -> None:
