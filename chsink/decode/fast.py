@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from chsink.decode.alike import alike
+from chsink.decode.alike import AlikeReader, alike
 from chsink.decode.codec import Converted, Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.field_paths import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.fields import Field, groups_of, uneven
@@ -79,7 +79,7 @@ class FastPlan:
         self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
         self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
         simple = len(schemas) == 1 and _few_escapes(samples)
-        self._alike = alike(self._trees.schemas()[0], _fullest(samples)) if simple else None
+        self._alike = _tried(alike(self._trees.schemas()[0], _fullest(samples)), samples) if simple else None
 
     def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
@@ -252,6 +252,14 @@ def _both(suspects: Mask, more: Suspects) -> Mask:
 def _few_escapes(samples: Sequence[Pairs]) -> bool:
     """Whether most of the samples have none: the parser is faster with texts that have."""
     return 2 * sum("\\" in (sample.raw or "") for sample in samples) < len(samples)
+
+
+def _tried(reader: AlikeReader | None, samples: Sequence[Pairs]) -> AlikeReader | None:
+    """The reader, if it reads most of the samples."""
+    if reader is None:
+        return None
+    read = reader.read(pa.array([(sample.raw or "").strip() for sample in samples], pa.string()).cast(pa.binary()))
+    return reader if read is not None and 2 * read[0].num_rows >= len(samples) else None
 
 
 def _fullest(samples: Sequence[Pairs]) -> str:
