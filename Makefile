@@ -89,8 +89,8 @@ chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each f
 	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: soak
-soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, and longer searches
-	@$(PYTEST) --ignore=tests/chaos -m soak $(PARALLEL) --durations=10 $(ARGS)
+soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, longer searches, all examples
+	@$(PYTEST) --ignore=tests/chaos -m "soak or hypothesis" --hypothesis-profile=soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim
 sim: setup ## run the simulator: SEED=n STEPS=n
@@ -132,8 +132,9 @@ docs: setup ## write the pages, tables and pictures that are made from the code 
 	@$(PY) -m docs.site.pictures docs/images
 
 .PHONY: site
-site: setup ## build the documentation as a site in build/site; dead links and anchors are errors
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+site: setup ## build the documentation of this version as a site in build/site; dead links and anchors are errors
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet \
+		--site-dir build/site/$$($(PY) -c 'import chsink; print(chsink.__version__)')
 	@echo "build/site/index.html"
 
 # -- package --------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
+from chsink.state.zookeeper_access import ZooKeeperAccess
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
@@ -52,7 +53,7 @@ def measure(place: Place) -> dict[str, Any]:
     counted = CountedClient(Connection((place.url,)))
     keepermap = KeeperMapStore(counted, TableName("default", "bench_state"), path="/bench/state")
     keepermap.prepare()
-    zookeeper = ZooKeeperStore(place.stack.zookeeper.hosts, root="/bench/zk")
+    zookeeper = ZooKeeperStore(ZooKeeperAccess(place.stack.zookeeper.hosts), root="/bench/zk")
     rows: list[dict[str, Any]] = []
     stores: Sequence[StateStore] = (keepermap, zookeeper)
     for store in stores:

@@ -30,6 +30,7 @@ from chsink.registry.checks import registry_findings
 from chsink.registry.client import Registry
 from chsink.state.checks import store_findings
 from chsink.state.keepermap import KeeperMap, KeeperMapStore
+from chsink.state.zookeeper import ZooKeeperStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase
 from chsink.versions import package_findings
@@ -135,8 +136,8 @@ def _topics(services: Services) -> Iterator[Finding]:
 
 def _reported(services: Services, clickhouse: ClickHouseChecks) -> set[str]:
     """What need not be said of the state store, too: its user or its server is one of those of the tables."""
-    said = {preflight.LOGIN_REFUSED.id} if clickhouse.login_refused else set()
     state = services.config.state
+    said = {preflight.LOGIN_REFUSED.id} if clickhouse.login_refused and isinstance(state, KeeperMap) else set()
     if (
         isinstance(state, KeeperMap)
         and state.url is None
@@ -156,6 +157,8 @@ def _store(services: Services, clickhouse_answers: bool) -> Iterator[Finding]:
         if missing:  # the test would be refused
             return
     yield from store_findings(store, config.sink.name, lambda: uuid.uuid4().hex)
+    if isinstance(store, ZooKeeperStore):
+        yield from store.open_nodes(config.sink.name)
     read_records(store, config.sink.name)
 
 

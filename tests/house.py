@@ -20,7 +20,7 @@ BOUNDS: Final = {
     "names of public types that stand twice": 10,
     "imports in circles of folders": 0,
     "fields of the state record's core": 12,
-    "production lines": 59_000,
+    "production lines": 60_500,
 }
 
 
@@ -103,6 +103,7 @@ def fields_of_the_record() -> list[str]:
     return [ast.unparse(node.target) for node in record.body if isinstance(node, ast.AnnAssign)]
 
 
+@cache
 def figures() -> dict[str, int]:
     """The names are those of the bounds."""
     found = (words(), types_twice(), circles(), fields_of_the_record())

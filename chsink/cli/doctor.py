@@ -48,8 +48,8 @@ def doctor(  # noqa: PLR0917 - options of a command
     chsink doctor -c job.toml --problems --json | jq -r '.findings[].sentence'
 
     --sample is a dry run: it reads records from Kafka and decodes them as the job would. It reports which columns
-    refuse records and why, also for the Iceberg tables of the mirror, fields without a column, and how many rows each
-    shard would get. It lands nothing, and commits no offsets in Kafka.
+    refuse records and why (also those of Iceberg tables), which fields have no column, and how many rows each shard
+    would get. It lands nothing, and commits no offsets in Kafka.
 
     Findings that differ only in a table, topic or server are printed as one. --json lists every finding by itself.
 

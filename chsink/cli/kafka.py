@@ -41,7 +41,7 @@ def print_acls(  # noqa: PLR0917 - options of a command
     ] = "kafka-acls.sh --command-config admin.properties",
     as_json: JsonOption = False,
 ) -> None:
-    """Print the kafka-acls.sh commands that allow the job's Kafka user what the job needs, and nothing else.
+    """Print the kafka-acls.sh commands that grant the job's Kafka user what the job needs, and nothing else.
 
     An administrator runs them; admin.properties holds the administrator's own login. The user needs no right on the
     cluster. Commands are grouped by what needs them. This command connects to nothing. If a route has a topic_pattern,

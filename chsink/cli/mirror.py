@@ -117,8 +117,8 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 ) -> None:
     """Decide how the mirror continues with a table after a halt.
 
-    For a table that was rolled back, was created again, or is new for its topic; and for a topic that was created
-    again, or whose records Kafka deleted before they landed.
+    Use it for a table that was rolled back, was created again, or is new for its topic; and for a topic that was
+    created again, or whose records Kafka deleted before they landed.
 
     \b
     chsink mirror resolve shop.orders --reread    read again what the table lacks

@@ -21,10 +21,10 @@ def backfill(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the records that came before tables, and with --apply let the mirror land them.
+    """List the records from before a table was added; with --apply, let the mirror land them.
 
-    For tables that were added to a topic later, and began with its next records (mirror.added_tables, table_by, or
-    mirror resolve --skip).
+    Use it for tables that were added to a topic later and began with its next records (mirror.added_tables, table_by,
+    or mirror resolve --skip).
 
     \b
     chsink mirror backfill shop.refunds            list what would be read
@@ -48,7 +48,7 @@ def backfill(
         print_json({"applied": apply, "backfills": found})
         return
     if not found:
-        typer.echo("Kafka holds no records that came before these tables")
+        typer.echo("Kafka holds no records from before these tables were added")
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
     if not apply:

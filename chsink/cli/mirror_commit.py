@@ -12,7 +12,7 @@ def commit(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the mirror that runs commit at once what was handed over, and wait until it has.
+    """Let the running mirror commit at once what was handed over, and wait until it has.
 
     \b
     chsink mirror commit -c job.toml
@@ -22,8 +22,8 @@ def commit(
     when it was called, and the coordinator's offsets are stored. Records that the mirror has not read yet follow with
     the next batches.
 
-    snapshot is the newest that was made meanwhile, "-" if the table had nothing new. If the mirror does not answer
-    within twice mirror.timeout_s, the command ends with exit code 5.
+    snapshot is the newest one that was made meanwhile, or "-" if there was nothing new for the table. If the mirror
+    does not answer within twice mirror.timeout_s, the command ends with exit code 5.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
 

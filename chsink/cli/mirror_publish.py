@@ -25,7 +25,7 @@ def publish(
     ] = None,
     snapshot: Annotated[
         int | None,
-        typer.Option("--snapshot", help="Publish up to this snapshot, of one table.", metavar="ID"),
+        typer.Option("--snapshot", help="Publish up to this snapshot. Name one table.", metavar="ID"),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
@@ -45,7 +45,7 @@ def publish(
     \b
     before     main's snapshot until now; "-" if it had none
     after      main's snapshot from now on
-    snapshots  how many main got
+    snapshots  how many snapshots main gained
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
     check_named(tables or (), loaded)

@@ -22,7 +22,7 @@ def recover(
 ) -> None:
     """Continue from the rows of the Iceberg tables, when the groups in Kafka and the tables' own record were lost.
 
-    It reads the columns _kafka_topic, _kafka_partition and _kafka_offset, by the statistics of the files where these
+    It reads the columns _kafka_topic, _kafka_partition and _kafka_offset, or only the files' statistics where these
     suffice. It first shows what it found, and asks before it changes anything.
 
     \b
@@ -34,7 +34,7 @@ def recover(
     Each table of [[mirror.route]] continues after its last row, if no record is missing below it: each offset that
     Kafka still holds has a row, or no record, or a record that errors.on_bad_value or errors.on_tombstone skips.
     Otherwise the command names the offset and changes nothing. A partition without rows begins at its first record. The
-    next start lands what the tables lack. What tables say themselves is left unchanged.
+    next start lands what the tables lack. Tables that themselves say what they hold are left unchanged.
 
     \b
     skipped        records below the last row that have no row, because the job file skips them

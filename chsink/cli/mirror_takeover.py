@@ -38,8 +38,8 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
 ) -> None:
     """Continue tables that Iceberg's Kafka Connect sink filled, where it stopped.
 
-    First stop the connector: this command refuses while its groups have members. Name its topics and tables in
-    [[mirror.route]]. Then:
+    First stop the connector: this command refuses while its groups have members. Name the connector's topics and tables
+    in [[mirror.route]]. Then:
 
     \b
     chsink mirror takeover -c job.toml         show what the connector left, ask, and take it over
@@ -113,9 +113,9 @@ def _show(found: Takeover) -> None:
     typer.echo("")
     print_table(PARTITIONS, [[str(one[c]) for c in PARTITIONS] for one in _partitions(found)])
     for name in found.left_out:
-        typer.echo(f"{name}: no snapshot and no file of this connector; it is left out", err=True)
+        typer.echo(f"{name}: left out, because it has no snapshot and no file of this connector", err=True)
     for topic in found.unread:
-        typer.echo(f"{topic}: the connector read it, and no [[mirror.route]] names it; it is not continued", err=True)
+        typer.echo(f"{topic}: not continued: the connector read it, but no [[mirror.route]] names it", err=True)
 
 
 def _partitions(found: Takeover) -> list[dict[str, Any]]:

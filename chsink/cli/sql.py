@@ -50,11 +50,10 @@ def distributed(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Print Distributed tables that read what the job writes.
 
-    It also prints the cluster definition that they need. The cluster has the shards of the job file, in its order
-    and with its weights. The sharding expression is the one by which chsink chooses a shard, so queries with
-    `optimize_skip_unused_shards` find all rows. With schema.cluster, the tables are
-    created ON CLUSTER. The command does not connect to Kafka: if a route has a topic_pattern, name each matching topic
-    with --topic.
+    It also prints the cluster definition that they need. The cluster has the shards of the job file, in its order and
+    with its weights. The sharding expression is the one by which chsink chooses a shard, so queries with
+    `optimize_skip_unused_shards` find all rows. With schema.cluster, the tables are created ON CLUSTER. The command
+    does not connect to Kafka: if a route has a topic_pattern, name each matching topic with --topic.
 
     \b
     chsink sql distributed -c job.toml

@@ -42,6 +42,7 @@ def status(
     read, or last reset, recovered or recreated.
     Below the table, it lists the fields that have no column, and how many of the sampled records (the first 1,000 of
     each chunk) have each of them. These counts start again when the table's columns or the job's settings change.
+    The line "last verified" says what `chsink verify` found last, and when.
     If the state and Kafka show that the next start or batch will halt, that halt is printed with its fix.
 
     --watch shows, for each topic and table, how many offsets land per second, how many are produced to Kafka per
@@ -71,6 +72,8 @@ def _print_lines(found: SinkStatus) -> None:
     """What the table has no column for."""
     for line in _unknown_lines(found.partitions):
         typer.echo(line)
+    if found.verified is not None:
+        typer.echo(f"last verified {found.verified.sentence}")
     for halt in found.halts:
         typer.echo(f"will halt: {halt.id} {halt.message}\n  fix: {halt.fix}", err=True)
 

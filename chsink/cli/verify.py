@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +33,17 @@ WORDS = {
     "letter_different": "letter_different: the dead letter does not hold the record",
     "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
     "older": "older: further rows, perhaps from an earlier incarnation",
+    "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
+
+AddedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--added",
+        help="A column that was added after rows had landed: they may have its default. Repeat for several.",
+        metavar="COLUMN",
+    ),
+]
 
 
 def verify(  # noqa: PLR0917 - options of a command
@@ -51,11 +62,12 @@ def verify(  # noqa: PLR0917 - options of a command
     any_shard: Annotated[
         bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
     ] = False,
+    added: AddedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the tables with Kafka, record by record.
 
-    Each record must have its row once, with its values, on its shard. Writes nothing, and may run beside the job.
+    Each record must have its row once, with its values, on its shard. Changes nothing, and may run beside the job.
 
     \b
     chsink verify -c job.toml
@@ -71,20 +83,41 @@ def verify(  # noqa: PLR0917 - options of a command
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
     It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
-    as in the job. After a change of the shard layout, older rows stay put: add --any-shard. See docs/verify.md.
+    as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. If a column was
+    added after rows had landed, they may have its default: add --added COLUMN. See docs/verify.md.
+    The last result is kept in the file observe.verify_result, for `chsink status` and the status page.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     _check_together(topic, partition, start, end)
     from chsink.verify.route import Selection
 
-    report = read_report(load_config(config, assignments), Selection(topic, partition, start, end, any_shard=any_shard))
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        _print(report)
+    selection = Selection(topic, partition, start, end, any_shard=any_shard, added=tuple(added or ()))
+    report = read_report(loaded := load_config(config, assignments), selection)
+    print_json(report.as_dict()) if as_json else _print(report)
+    _keep(loaded, report, selection)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _keep(config: Config, report: Report, selection: Selection) -> None:
+    """Keep the result for ``chsink status`` and the page."""
+    from chsink.status.last_verify import LastVerify
+    from chsink.verify.report import DEFECTS
+
+    if config.verify_result is None:
+        return
+    options = {"--topic": selection.topic, "--partition": selection.partition}
+    options |= {"--from": selection.start, "--to": selection.end}
+    options |= {"--added": " --added ".join(selection.added) or None}
+    part = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)
+    found, at = report.as_dict(), datetime.now(UTC).isoformat(timespec="seconds")
+    differences = {name: found[name] for name in DEFECTS if found[name]}
+    counts = (found["offsets"], found["records"], found["rows"])
+    try:
+        LastVerify(report.sink, at, report.ok, part, *counts, differences).keep(config.verify_result)
+    except OSError as error:
+        typer.echo(f"warning: the result was not kept in {config.verify_result}: {error.strerror}", err=True)
 
 
 def _check_together(topic: str | None, partition: int | None, start: int | None, end: int | None) -> None:
@@ -149,9 +182,9 @@ def _whole(table: TableReport) -> str:
     """What was found of a table that was compared as a whole."""
     words = [f"{table.rows:,} rows"]
     if table.unexpected:
-        words.append(f"{table.unexpected:,} unexpected: no record makes them, or they are there too often")
+        words.append(f"{table.unexpected:,} unexpected: they match no record, or are there too often")
     if table.unproven:
-        words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether records made them")
+        words.append(f"{table.unproven:,} unproven: Kafka no longer shows whether they match records")
     if table.more:
         words.append("more rows differ, but were not compared one by one")
     return "; ".join(words)
@@ -173,6 +206,9 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
         folded = getattr(partition, name)
         if folded.offsets:
             yield f"{words}; {folded}"
+    for column, first in partition.filled_from.items():
+        filled = "no row has another value in it" if first is None else f"rows have other values from offset {first} on"
+        yield f"column {column}: {filled}"
     if partition.different_columns:
         named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
         some = (

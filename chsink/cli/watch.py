@@ -62,7 +62,7 @@ def _words(speed: TableSpeed) -> Iterator[str]:
     _, _, landed, produced, lag, oldest, done, in_doubt = _cells(speed)
     yield f"{speed.topic} to {speed.table}: lag " + ("unknown" if speed.lag is None else f"{lag} offsets")
     if speed.lag_s:
-        yield f"the oldest waits for {oldest}"
+        yield f"the oldest has waited {oldest}"
     if speed.landed_per_s is not None:
         yield f"landed {landed}/s"
     if speed.produced_per_s is not None:

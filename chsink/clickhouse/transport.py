@@ -60,7 +60,7 @@ def _check(response: BaseHTTPResponse, *, read: bool) -> None:
         response.headers[EXCEPTION_CODE] = found[1].decode()
     elif response.status < 300 and not any(n.lower().startswith("x-clickhouse-") for n in response.headers):
         response.close()
-        raise ForeignAnswerError(f"the answer is not ClickHouse's (HTTP status {response.status})")
+        raise ForeignAnswerError(f"the answer does not come from ClickHouse (HTTP status {response.status})")
 
 
 def open_pool(send_timeout_s: float, **files: Any) -> PoolManager:

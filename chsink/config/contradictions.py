@@ -24,7 +24,7 @@ from chsink.formats.settings import JSON, FormatSettings, Protobuf
 from chsink.notation.hash_functions import hash_function
 from chsink.notation.sql import parse_table
 from chsink.registry.settings import SchemaRegistry
-from chsink.state import KeeperMap, StoreSettings
+from chsink.state import KeeperMap, StoreSettings, ZooKeeper
 
 Problems = Iterator[Problem]
 _SECRET_IN_JAAS = re.compile(r"(?i)(password|clientSecret)\s*=")
@@ -240,6 +240,19 @@ def state_is_no_target(state: StoreSettings, clickhouse: ClickHouse, routes: tup
             yield problem("state.table", job_file.STATE_TABLE_IS_TARGET())
 
 
+def zookeeper_login_is_whole(state: StoreSettings) -> Problems:
+    """A password and a mechanism have a user, a private key its certificate, and files are used."""
+    if isinstance(state, ZooKeeper):
+        for key in ("password", "mechanism"):
+            if state.user is None and key in state.model_fields_set:
+                yield problem(f"state.{key}", job_file.ZOOKEEPER_NO_USER())
+        if state.tls.key_file and not state.tls.cert_file:
+            yield problem("state.tls.key_file", job_file.ZOOKEEPER_KEY_ALONE())
+        for key in ("ca_file", "cert_file", "key_file"):
+            if not state.tls.enabled and getattr(state.tls, key):
+                yield problem(f"state.tls.{key}", job_file.ZOOKEEPER_NO_TLS())
+
+
 def registry_is_whole(
     schema_registry: SchemaRegistry, route_sections: tuple[RouteSection, ...], mirror: Mirror
 ) -> Problems:
@@ -378,6 +391,7 @@ CHECKS: tuple[Callable[..., Problems], ...] = (
     tls_is_used,
     timeouts_nest,
     state_is_no_target,
+    zookeeper_login_is_whole,
     interval_is_used,
     mirror_is_whole,
     new_tables_are_one,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -315,11 +316,25 @@ class Config(Section):
             raise InvalidConfigError([problem("mirror.enabled", job_file.NO_MIRROR())])
         return self.mirror
 
+    def required_apart(self) -> Mirror:
+        """``[mirror]`` of a coordinator apart.  Raises InvalidConfigError CHS-111 if the driver commits by itself."""
+        if self.required_mirror().coordinator != "apart":
+            raise InvalidConfigError([problem("mirror.coordinator", job_file.COORDINATES_ITSELF())])
+        return self.mirror
+
     def required_clickhouse(self) -> ClickHouse:
         """``[clickhouse]``.  Raises InvalidConfigError CHS-112 where the job file describes a mirror alone."""
         if self.clickhouse_section is None:
             raise InvalidConfigError([problem("clickhouse", job_file.NO_CLICKHOUSE())])
         return self.clickhouse_section
+
+    @property
+    def verify_result(self) -> Path | None:
+        """``observe.verify_result``, or the file next to a checkpoint that is a folder of this machine; or None."""
+        if self.observe.verify_result is not None:
+            return Path(self.observe.verify_result)
+        checkpoint = urlsplit(self.sink.checkpoint or "none:")
+        return Path(f"{checkpoint.path.rstrip('/')}-verify.json") if checkpoint.scheme in ("", "file") else None
 
     def mirror_checkpoint(self) -> str:
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""
@@ -411,7 +426,7 @@ def _is_missing(path: str) -> ChsinkError:
     if path == "route":
         return job_file.NO_ROUTE()
     key = schema().keys.get(path)
-    return job_file.MISSING_KEY(advice=f"set it: {key.description}" if key else f"add a section [{path}]")
+    return job_file.MISSING_KEY(advice=f"set it. {key.description}" if key else f"add a section [{path}]")
 
 
 def _type_advice(path: str) -> str:

@@ -91,7 +91,7 @@ class Kafka(Section):
 
 
 class Endpoint(Section):
-    """One shard: its URL, further replicas, its weight. A plain text is short for `{ url = "…" }`."""
+    """One shard: its URL, further replicas, its weight. A plain string is short for `{ url = "…" }`."""
 
     url: Url
     """URL of ClickHouse's HTTP interface, `http[s]://host[:port]` (8123, 8443)."""
@@ -221,7 +221,8 @@ class Tables(Section):
     auto_create: bool = False
     """Whether to create a missing table from the records that the topic holds."""
     max_columns: int = Field(default=1_000, ge=1, le=10_000)
-    """Maximum number of columns in a table. If records need more, the job ends with CHS-289."""
+    """Maximum number of columns in a table; in an Iceberg table, fields of structs count, too. If records need more,
+    the job ends with CHS-289."""
     sample_records: int = Field(default=1_000, ge=1, le=100_000)
     """How many records chsink reads at the beginning, and again at the end, of each partition to derive a new table's
     columns."""
@@ -278,25 +279,29 @@ class Observe(Section):
     """Minimum log level."""
     metrics_port: int | None = Field(default=None, ge=0, le=65_535)
     """Port of the driver that serves Prometheus metrics, and `/healthz` and `/readyz` for [probes](install.md#probes);
-    0 chooses a free port. Default: none of them."""
+    0 chooses a free port. Default: the driver serves none of these."""
     metrics_host: Text = "127.0.0.1"
     """Address on which the metrics are served. The default is reachable from the driver's own machine only; `0.0.0.0`
     serves them, without a password, on all its IPv4 interfaces."""
     stay_after_halt: bool = False
-    """After a halt, or when a newer driver owns the sink, keep the process until SIGTERM, not
-    [ready](install.md#probes): with its metrics and its status page, without Spark. For supervisors that restart
+    """After a halt, or when a newer driver owns the sink, the process stays until SIGTERM: not
+    [ready](install.md#probes), without Spark, but with its metrics and its status page. For supervisors that restart
     whatever ends, such as a Kubernetes Deployment. Default: the process ends with exit code 3 or 4."""
     progress: Literal["auto", "never"] = "auto"
     """`auto` shows a progress bar on a terminal."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None
     """Address, `"host:port"`, on which the driver serves the [status page](ui.md); port 0 chooses a free port. Default:
-    `chsink run` serves no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other machines can reach needs
-    `observe.ui_token`."""
+    `chsink run` and `chsink mirror run` serve no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other
+    machines can reach needs `observe.ui_token`."""
     ui_token: Token | None = None
-    """`{ env = "NAME" }` or `{ file = "path" }`: a token of at least 16 characters, which whoever opens the status page
-    must enter. Default: no token."""
+    """`{ env = "NAME" }` or `{ file = "path" }`: a token of at least 16 characters, which everyone who opens the
+    status page must enter. Default: no token."""
     ui_interval_s: float = Field(default=5, ge=1, le=300)
     """How often the status page reads the state store and Kafka while it is open in a browser, in seconds."""
+    verify_result: Text | None = None
+    """File in which `chsink verify` [keeps its last result](verify.md#the-last-result), for `chsink status` and the
+    status page. Default: next to `sink.checkpoint` if that is a folder of this machine; otherwise the result is not
+    kept."""
 
     @property
     def ui_place(self) -> tuple[str, int] | None:

@@ -28,6 +28,7 @@ from chsink.decode.times import DATE32_DAYS, DateCodec, InstantCodec
 from chsink.decode.values import MisfitError
 
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _INT64: Final = 1 << 63
 _INT256: Final = 1 << 255
 _WIDEST: Final = 256
@@ -36,29 +37,47 @@ _DATES: Final = DateCodec("Date32", DATE32_DAYS)
 _NANOS: Final = InstantCodec(9, "UTC")
 _NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
 DEEPEST: Final = 8
-"""Arrays nested deeper than this are kept as text."""
+"""Arrays and objects nested deeper than this are kept as text."""
 TEXT: Final = "Nullable(String)"
 
 
 @dataclass(slots=True)
 class Kinds:
-    """The kinds of values seen so far; ``items`` are the kinds of arrays' elements.  ``times``: text may be a time."""
+    """The kinds of values seen so far; ``items`` are the kinds of arrays' elements.  ``times``: text may be a time.
+    ``objects``: objects are a kind of their own, with the kinds of their ``members``; otherwise they are text.
+    """
 
     times: bool = False
+    objects: bool = False
     seen: set[str] = field(default_factory=set)
     items: Kinds | None = None
+    members: dict[str, Kinds] = field(default_factory=dict)
 
     def add(self, raw: bytes, depth: int = 0) -> None:
         """Add one value: its JSON text, without surrounding space."""
         kind = _kind(raw, times=self.times)
+        if kind == "object" and not (self.objects and depth < DEEPEST and self._add_members(raw, depth)):
+            kind = "text"
         if kind == "array" and depth == DEEPEST:
             kind = "text"
         if kind == "array":
-            self.items = self.items or Kinds(self.times)
+            self.items = self.items or Kinds(self.times, self.objects)
             for item in _RAW_LIST.decode(raw):
                 self.items.add(bytes(item), depth + 1)
         if kind != "null":
             self.seen.add(kind)
+
+    def _add_members(self, raw: bytes, depth: int) -> bool:
+        """Add the members of an object.  Returns False if a name is no text, as a lone surrogate."""
+        try:
+            members = _RAW_OBJECT.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        for name, member in members.items():
+            if name not in self.members:
+                self.members[name] = Kinds(self.times, self.objects)
+            self.members[name].add(bytes(member), depth + 1)
+        return True
 
     def column(self) -> str | None:
         """The column's type, with a DEFAULT if it is not Nullable; None if the type is not known yet."""
@@ -94,7 +113,7 @@ def _kind(raw: bytes, *, times: bool) -> str:
         case b'"':
             return _text_kind(raw) if times else "text"
         case b"{":
-            return "text"
+            return "object"
         case b"t" | b"f":
             return "bool"
         case b"n":

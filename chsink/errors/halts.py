@@ -21,8 +21,8 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
-    "reset {arguments}`; of each partition named there, delete the rows of the offsets that Kafka still holds, also "
-    "from the targets of dependent views (otherwise they land twice); set kafka.starting_offsets = "
+    "reset {arguments}`; for each partition in this command, delete the rows of the offsets that Kafka still holds, "
+    "also from the targets of dependent views (otherwise they land twice); set kafka.starting_offsets = "
     '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
@@ -108,16 +108,16 @@ PLAN_NOT_HELD = halt(
 IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows are there; otherwise "
-    "--expired lands what Kafka still holds (not if the topic was created again), and --lost gives up all missing "
-    "rows; if the topic was created again, then " + _NEW_CHECKPOINT,
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows are there; otherwise with "
+    "--expired to land what Kafka still holds (refused if the topic was created again), or with --lost to give up all "
+    "missing rows; if the topic was created again, then " + _NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
 PIPELINE_CHANGED = halt(
     "CHS-309",
     "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
-    "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
+    "undo the change, run the job until the range is settled, then make the change again; to keep the change, run "
     "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
 CHOICE_CHANGED = halt(
@@ -131,7 +131,7 @@ DEAD_LETTERS_INCOMPLETE = halt(
     "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
     "holds {there} of them instead of {rows}",
     "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first; if Kafka "
-    "no longer holds the range and there are too many dead letters, delete all but one of each, and start again",
+    "no longer holds the range and there are too many dead letters, delete all but one copy of each, then start again",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
@@ -149,10 +149,10 @@ REPLAY_IN_DOUBT = halt(
     "CHS-336",
     "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
-    "make sure that no other `chsink dlq replay` of the sink still runs; look in the table for the rows of these "
-    "records; then run `chsink dlq replay --landed` if each of them is there once, or `chsink dlq replay --resend` if "
-    "none is; otherwise delete those that are there, also from the targets of dependent views, and run it with "
-    "--resend",
+    "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
+    "may settle what the others left; look in the table for rows of the offsets that it still names; then run `chsink "
+    "dlq replay --landed` if each row is there once, or `chsink dlq replay --resend` if none is; otherwise delete "
+    "those that are there, also from the targets of dependent views, and run it with --resend",
     runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(
@@ -165,8 +165,8 @@ REPLAY_ROWS_THERE = preflight(
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
-    "recorded as landed, these would never land",
-    "if rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
+    "if these were recorded as landed, they would never land",
+    "if some of their rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
@@ -182,7 +182,8 @@ STATE_UNREADABLE = halt(
 LAYOUT_LOST = halt(
     "CHS-312",
     "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
-    "configure the shards, weights and shard key of that layout and start once; or " + _CHOOSE,
+    "configure the shards, weights and shard key of that layout, and run the job until the range is settled; "
+    "or " + _CHOOSE,
 )
 NOT_ROUTED = halt(
     "CHS-313",
@@ -208,8 +209,8 @@ PIECE_STORED_AGAIN = halt(
     "CHS-314",
     "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
-    "detached and attached, or another sink inserted rows",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first, both copies of them",
+    "detached and reattached, or another sink inserted rows",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first (both copies)",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
@@ -283,10 +284,10 @@ RESEND_NOT_ROUTED = preflight(
 )
 RESEND_OTHER_RECORDS = preflight(
     "CHS-322",
-    "{tp} {range}: table_by has changed since the range was announced for {table}, or your program's transform: a "
-    "record whose table changed could land in two tables, or in none",
+    "{tp} {range}: table_by, or your program's transform, may have changed since the range was announced for {table}: "
+    "a record whose table changed could land in two tables, or in none",
     "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that "
-    "follows `now` in the message of CHS-309; otherwise undo the change and start the job until the range is settled, "
+    "follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
     "then make the change again",
 )
 RESEND_NOT_COUNTED = preflight(
@@ -299,14 +300,14 @@ RESEND_LETTERS_UNKNOWN = preflight(
     "CHS-322",
     "{tp} {range}: dead letters of this range may be delivered already, and the job file keeps no dead letters now",
     "set errors.on_bad_value, errors.on_tombstone and [dead_letters] as they were when the range was announced, and "
-    "start the job until the range is settled; if the start halts with CHS-309, run this command with these settings "
+    "run the job until the range is settled; if it halts with CHS-309, run this command with these settings "
     "first; then make the change again",
 )
 RESEND_NOT_READABLE = preflight(
     "CHS-322",
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check the table, then pass --landed if all rows are there; otherwise --expired lands what Kafka still holds (not "
-    "if the topic was created again), and --lost gives up all missing rows",
+    "check the table, then pass --landed if all rows are there; otherwise pass --expired to land what Kafka still "
+    "holds (refused if the topic was created again), or --lost to give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
@@ -383,7 +384,7 @@ MIRROR_ROWS_GONE = halt(
 MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",
     "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
-    "if a newer chsink wrote it, run that version; otherwise remove the property by ALTER TABLE {tables} UNSET "
+    "if a newer chsink wrote it, run that version; otherwise remove the property with ALTER TABLE {tables} UNSET "
     "TBLPROPERTIES ('{property}'); then start again: chsink continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
@@ -450,7 +451,7 @@ MIRROR_LOG_SHRANK = halt(
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
+    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says how far the "
     "mirror wrote them: these records would land again",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
@@ -483,7 +484,7 @@ MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "
     "_kafka_partition and _kafka_offset, or _kafka_topic although several topics feed it",
-    "to continue with what comes from now on, run `chsink mirror resolve {table} --skip`; " + _FROM_THE_START,
+    "to continue with new records only, run `chsink mirror resolve {table} --skip`; " + _FROM_THE_START,
 )
 
 # --- CHS-357 to CHS-359: tables that Iceberg's Kafka Connect sink filled
@@ -491,9 +492,9 @@ MIRROR_ROWS_TELL_NOTHING = preflight(
 MIRROR_CONNECTOR_TABLE = preflight(
     "CHS-359",
     "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
-    "continues: records would land twice",
+    "is to continue: records would land twice",
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
-    "[[mirror.route]]; to land only what comes from now on, run `chsink mirror resolve {table} --skip`",
+    "[[mirror.route]]; to land new records only, run `chsink mirror resolve {table} --skip`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -504,7 +505,7 @@ MIRROR_CONNECTOR_UNKNOWN = preflight(
 MIRROR_CONNECTOR_RUNS = preflight(
     "CHS-357",
     "the Kafka Connect sink still runs: its groups ({group}, {group}-coord) have members: {members}",
-    "stop the connector (Connect's REST API: PUT /connectors/NAME/stop; a paused one still is a member), and run the "
+    "stop the connector (Connect's REST API: PUT /connectors/NAME/stop; a paused one is still a member), and run the "
     "command again once its groups have no members",
 )
 MIRROR_CONNECTOR_MOVED = preflight(
@@ -514,15 +515,16 @@ MIRROR_CONNECTOR_MOVED = preflight(
 )
 MIRROR_CONNECTOR_UNREAD = preflight(
     "CHS-357",
-    "group {group} has no offset of {topics}: it does not say up to where the Kafka Connect sink has read",
+    "group {group} has no offset of {topics}, so it does not say how far the Kafka Connect sink has read",
     "correct --group (connect-NAME, unless iceberg.connect.group-id or consumer.override.group.id names another); if "
     "its offsets expired, set them to the records that follow the tables' last rows, with kafka-consumer-groups.sh "
     "--reset-offsets, and run the command again",
 )
 MIRROR_CONNECTOR_SET_BACK = preflight(
     "CHS-357",
-    "{tp}: group {group} has {offset}, and the control topic says that the Kafka Connect sink has read up to {to}",
-    "if the group was set back or has expired, set it to where the sink had read: kafka-consumer-groups.sh "
+    "{tp}: group {group} is at offset {offset}, but the control topic says that the Kafka Connect sink has read up to "
+    "{to}",
+    "if the group was set back or has expired, set it to where the sink stopped: kafka-consumer-groups.sh "
     "--bootstrap-server BROKER --group {group} --topic {topic} --reset-offsets --to-offset {to} --execute; if the "
     "topic was created again, or if records are to land a second time, run the command with --trust-group",
 )
@@ -536,23 +538,23 @@ MIRROR_CONNECTOR_BEYOND_LOG = preflight(
 )
 MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
-    "Kafka holds the events of control topic {topic}-{partition} from offset {first} on only: files that the Kafka "
-    "Connect sink wrote for Iceberg table {table} may wait in the events that are gone",
-    "if no file waits, or the waiting ones are lost anyway, say that all events before are committed: "
+    "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
+    "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
+    "if no file waits, or those that wait are lost anyway, mark all earlier events as committed: "
     "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
     "--to-offset {first} --execute; then run the command again",
 )
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",
     "a file that waits for a commit to Iceberg table {table} cannot be committed: {reason} ({file})",
-    "start the connector until it has committed its files, then stop it; or restore the file; then run the command "
+    "run the connector until it has committed its files, then stop it; or restore the file; then run the command "
     "again. Or " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_UNSURE = preflight(
     "CHS-357",
     "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
     "expired: nothing says whether they were committed already ({file})",
-    "look whether the table has the rows of that file; if it has not, run the command with --trust-group; otherwise "
+    "check whether the table has the rows of that file; if it does not, run the command with --trust-group; otherwise "
     "set the coordinator's group to the end of the control topic: kafka-consumer-groups.sh --bootstrap-server BROKER "
     "--group {group} --topic {topic} --reset-offsets --to-latest --execute; then run the command again",
 )
@@ -560,7 +562,7 @@ MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",
     "the Kafka Connect sink of group {group} has written files for Iceberg table {table} that wait for a commit, and "
     "no [[mirror.route]] names that table ({file})",
-    "name it in a [[mirror.route]], or start the connector until it has committed its files, then stop it; then run "
+    "name it in a [[mirror.route]], or run the connector until it has committed its files, then stop it; then run "
     "the command again",
 )
 MIRROR_CONNECTOR_LEFT = preflight(
@@ -570,18 +572,25 @@ MIRROR_CONNECTOR_LEFT = preflight(
 )
 MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
-    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
-    "not contain",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
+    "an ancestor of it",
     "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
-    "procedure cherrypick_snapshot; then let the branch begin anew from main: ALTER TABLE {table} CREATE OR REPLACE "
+    "procedure cherrypick_snapshot; then start the branch again from main: ALTER TABLE {table} CREATE OR REPLACE "
     "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
-    "{main} have expired, so whether it contains main cannot be seen",
-    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
-    "clean --expire-snapshots`, which keeps those that were not published",
+    "{main} have expired, so chsink cannot tell whether it contains main",
+    "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
+    "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
+)
+MIRROR_OLD_BROKER = preflight(
+    "CHS-354",
+    "broker {broker} is older than Kafka 2.5 ({api} up to version {found}, the mirror needs {needed})",
+    "upgrade all brokers to Kafka 2.5 or later: an older one also answers while a transaction still moves the mirror's "
+    "offsets",
+    ok="the brokers have what the mirror needs since Kafka 2.5",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

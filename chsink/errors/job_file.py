@@ -19,7 +19,7 @@ JOB_FILE_NOT_UTF8 = config("CHS-101", "{path} is not UTF-8 text", "save the file
 JOB_FILE_NOT_TOML = config(
     "CHS-101",
     "{path} is not valid TOML: {reason}",
-    "correct that line; quote text values, and quote option names where one starts with another (a.b and a.b.c)",
+    "correct that line; quote strings, and quote option names where one starts with another (a.b and a.b.c)",
 )
 
 # --- CHS-102, CHS-103: keys
@@ -153,7 +153,7 @@ NOT_A_REFERENCE = config(
 )
 NOT_A_COMMAND = config(
     "CHS-104",
-    "a command is a list of texts: a program and its arguments",
+    "a command is a list of strings: a program and its arguments",
     'write {{ command = ["vault", "kv", "get", "-field=password", "secret/chsink"] }}, for example; no shell reads it',
 )
 NOT_AN_OPTION_VALUE = config("CHS-104", "it must be a string, a number or a boolean", "write a single value")
@@ -254,7 +254,7 @@ TABLE_BY_NO_TABLE = config(
 )
 TABLE_BY_NO_COLUMN = config(
     "CHS-106",
-    "the mirror has no stream of your program, so column {column} does not exist for it",
+    "the mirror does not read your program's stream, so it has no column {column}",
     'set column = "key" for the record\'s key, or set field or header instead',
 )
 KEY_WITHOUT_COLUMNS = config(
@@ -310,6 +310,21 @@ KEY_WITHOUT_CERTIFICATE = config(
     "CHS-106",
     "a key needs its certificate",
     "set clickhouse.tls.cert_file as well",
+)
+ZOOKEEPER_KEY_ALONE = config(
+    "CHS-106",
+    "a key needs its certificate",
+    "set state.tls.cert_file as well",
+)
+ZOOKEEPER_NO_TLS = config(
+    "CHS-106",
+    "the connection to ZooKeeper does not use TLS",
+    "set state.tls.enabled = true, and name the secure port in state.zookeeper; or remove this key",
+)
+ZOOKEEPER_NO_USER = config(
+    "CHS-106",
+    "it needs a user, and state.user is not set",
+    "set state.user, or remove this key",
 )
 NO_REGISTRY = config(
     "CHS-106",
@@ -395,7 +410,7 @@ COMMAND_FAILED = config(
     "CHS-108",
     "the command {program} gave no credential: {reason}",
     "run the command where the driver starts, as its user, in the job file's folder: it must print the credential, and "
-    "nothing else, on its standard output, and end with 0 within a minute",
+    "nothing else, on its standard output, and exit with status 0 within a minute",
 )
 
 # --- CHS-109: Kafka options that librdkafka does not have
@@ -430,7 +445,7 @@ _MECHANISM = (
 )
 NO_KAFKA_USER = config(
     "CHS-109",
-    "the job file does not say as whom Kafka's brokers know this job",
+    "the job file does not say which Kafka user this job is",
     "name the user with --principal, for example --principal User:CN=lander (a client certificate's subject, unless "
     "ssl.principal.mapping.rules of the brokers shorten it); or set sasl.jaas.config in [kafka.options]",
 )
@@ -470,6 +485,12 @@ NO_MIRROR = config(
     "CHS-111",
     "the mirror is off, and this command needs it",
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
+)
+
+COORDINATES_ITSELF = config(
+    "CHS-111",
+    "the driver commits by itself, so no coordinator may run apart",
+    'set mirror.coordinator = "apart", restart the driver with it, then start the coordinator',
 )
 
 # --- CHS-112

@@ -9,14 +9,14 @@ from chsink.errors.entry import preflight, unavailable
 
 NO_SUPPORTED_JAVA = preflight(
     "CHS-901",
-    "no Java {wanted} found; checked: {seen}",
+    "no Java {wanted} was found; checked: {seen}",
     "install Java {install}, or set JAVA_HOME to an installed one",
     ok="Java: {java}",
 )
 JAVA_HOME_IGNORED = preflight(
     "CHS-901",
     "JAVA_HOME is {home}, but {reason}; {java} is used instead",
-    "set JAVA_HOME to the folder of a Java 17 or 21, or unset it",
+    "set JAVA_HOME to the folder of Java 17 or 21, or unset it",
 )
 JARS_NOT_FETCHED = unavailable(
     "CHS-902",
@@ -46,7 +46,7 @@ PORT_TAKEN = unavailable(
 )
 NO_FREE_PORT = unavailable(
     "CHS-904",
-    "no free port between {first} and {end} on {host}",
+    "there is no free port between {first} and {end} on {host}",
     "stop a program that listens there (`ss -ltnp` lists them), then try again",
 )
 KAFKA_NOT_FORMATTED = unavailable(
@@ -126,20 +126,20 @@ JARS_NOT_THERE = preflight(
 DISK_ALMOST_FULL = preflight(
     "CHS-913",
     "{folder} ({what}) has {free} MB left; {least} MB are recommended",
-    "make room there, or use another disk: CHSINK_CACHE names the folder for jars, SPARK_LOCAL_DIRS that for Spark's "
-    "own files, and sink.checkpoint that for the checkpoint",
+    "free space there, or use another disk: CHSINK_CACHE sets the folder of the jars, SPARK_LOCAL_DIRS that of Spark's "
+    "own files, and sink.checkpoint that of the checkpoint",
     ok="{folder} has {free} MB left",
 )
 CLOCK_NOT_SYNCHRONIZED = preflight(
     "CHS-914",
-    "the kernel says that no time service keeps this machine's clock right",
+    "according to the kernel, no time service synchronizes this machine's clock",
     "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. `chsink doctor` with a "
     "job file compares this clock with those of ClickHouse's servers",
-    ok="a time service keeps this machine's clock right",
+    ok="a time service synchronizes this machine's clock",
 )
 CLOCK_NOT_CHECKED = preflight(
     "CHS-914",
-    "whether a time service keeps this machine's clock right is not known ({system})",
+    "chsink cannot tell whether a time service synchronizes this machine's clock ({system})",
     "to compare this clock with those of ClickHouse's servers, run `chsink doctor` with a job file",
 )
 FEW_FILES = preflight(
@@ -150,14 +150,15 @@ FEW_FILES = preflight(
 )
 FEW_PROCESSES = preflight(
     "CHS-916",
-    "{most} processes and threads may run; {least} are recommended, because Java alone starts some hundred threads",
+    "{most} processes and threads may run; {least} are recommended, because Java alone starts a hundred threads or "
+    "more",
     "raise the limit: TasksMax in a systemd unit, pids_limit in a Compose file, or podPidsLimit of the kubelet",
     ok="processes and threads that may run: {most}",
 )
 LITTLE_MEMORY = preflight(
     "CHS-917",
-    "there are {memory} MB of memory; {tasks} tasks at a time need about {needed} MB",
-    'give the machine or the container more, or run fewer tasks at a time: spark.master = "local[1]"',
+    "this machine or container has {memory} MB of memory; {tasks} tasks at a time need about {needed} MB",
+    'give it more memory, or run fewer tasks at a time: spark.master = "local[1]"',
     ok="{memory} MB of memory are enough for {tasks} tasks at a time",
 )
 HOST_NAME_UNKNOWN = preflight(

@@ -7,7 +7,7 @@ from chsink.errors.entry import altered, preflight
 _DROPPED = (
     "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
     "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table}`, delete these records from the targets of its views, set kafka.starting_offsets = "
+    "{table}`, delete the rows of these records from the targets of its views, set kafka.starting_offsets = "
     '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
     "holds. Otherwise "
 )
@@ -19,7 +19,7 @@ TOPIC_MISSING = preflight(
     "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a partition of a [[route]] is gone "
     "for good, run `chsink state reset TOPIC PARTITION` to forget its state and start with a new checkpoint (set "
     "sink.checkpoint to a new folder)",
-    ok="{topic} has {partitions} partitions, id {id}",
+    ok="{topic} exists, with id {id}; partitions: {partitions}",
 )
 NO_TABLE = preflight(
     "CHS-202",
@@ -132,7 +132,7 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and look at `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
+    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
     "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
     "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
     "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
@@ -150,8 +150,8 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} reliably remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table "
-    "partitions, may need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
+    "{table} at {url} remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table partitions, may "
+    "need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
     ok="{table} at {url} remembers {kept} blocks; one round needs at most {blocks}",
 )
@@ -159,7 +159,7 @@ BATCH_TOO_LARGE = preflight(
     "CHS-211",
     "a batch may have {chunks} chunks, more than {table} at {url} allows at a time: chsink lands it in rounds of up to "
     "{room} chunks",
-    "nothing to do; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
+    "no action needed; for fewer rounds, raise the table's deduplication window or clickhouse.chunk_offsets",
 )
 COLUMN_UNKNOWN = preflight(
     "CHS-212",
@@ -313,6 +313,25 @@ STATE_TABLE_UNUSABLE = preflight(
     "run sql/1_state_table.sql as an administrator (docs/state-store.md); the server needs "
     "<keeper_map_path_prefix> and a Keeper, and all tables with one path need the same definition",
 )
+STATE_NODE_FORBIDDEN = preflight(
+    "CHS-220",
+    "ZooKeeper at {hosts} does not let {who} {action} {path} or a node below it",
+    "correct {keys}; or, as the owner of the nodes, let this user create nodes below {path}, and read and write those "
+    "that are there (docs/least-privilege.md#zookeeper has the commands)",
+)
+STATE_NODES_OPEN = preflight(
+    "CHS-220",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "log in with zkCli.sh as the user of [state], and run `setAcl -R {root} auth::cdrwa` "
+    "(docs/least-privilege.md#zookeeper)",
+    ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
+)
+STATE_NODES_WITHOUT_OWNER = preflight(
+    "CHS-220",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "set state.user and state.password, and give the nodes to this user; or let only the driver reach the servers "
+    "(docs/least-privilege.md#zookeeper)",
+)
 STATE_STORE_OVERWRITES = preflight(
     "CHS-221",
     "the state store ({store}) does not honor compare-and-set: it replaced a row that another write had changed",
@@ -350,13 +369,13 @@ CLOCKS_DIFFER = preflight(
 RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired} offsets of {topic} before chsink read them",
-    "first raise the topic's retention.ms, so that Kafka deletes no more; the job will halt with CHS-307: to accept "
+    "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307: to accept "
     'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
     "CHS-225",
-    "{old} partitions of {topic} have unread records older than half of their retention of {hours} h",
+    "{topic} has unread records older than half of its retention of {hours} h (partitions: {old})",
     "raise retention.ms until the sink has caught up",
 )
 TOPIC_WITHOUT_ID = preflight(
@@ -391,17 +410,17 @@ DOUBT_CHANGED = preflight(
 DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
     "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
-    "nothing to do: the next start settles it, if Kafka still holds it",
+    "no action needed: the next start settles it, if Kafka still holds it",
 )
 DOUBT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}: chsink will look for its rows by offset",
-    "nothing to do: the next start settles it, if Kafka still holds it",
+    "no action needed: the next start settles it, if Kafka still holds it",
 )
 DOUBT_EXPIRED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
-    "with CHS-308, unless errors.in_doubt lists what is gone",
+    'with CHS-308, unless errors.in_doubt = "dead_letter"',
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
     "otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
 )
@@ -420,7 +439,7 @@ DOUBT_NOT_PROBED = preflight(
 LAYOUT_OLDER = preflight(
     "CHS-228",
     "{key} is in doubt under an older shard layout and will be settled under that layout",
-    "nothing to do: the next start settles it",
+    "no action needed: the next start settles it",
     ok="the shard layout is the recorded one",
 )
 LAYOUT_CHANGED = preflight(
@@ -445,18 +464,18 @@ STATE_IS_STALE = preflight(
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
-    "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
-    "created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the offsets "
-    "that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset {topic} "
-    "--table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
+    "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
+    "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
+    "{topic} --table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
     '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
-    "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
-    "replica; then run `chsink verify`: it names the offsets whose rows are still missing",
+    "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
+    "or a replica; then run `chsink verify`: it names the offsets whose rows are still missing",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -476,7 +495,7 @@ TOO_MANY_PARTITIONS = preflight(
 
 PACKAGE_VERSIONS = preflight(
     "CHS-231",
-    "installed packages outside the supported ranges: {differing}",
+    "installed packages are outside the supported ranges: {differing}",
     "run {python} -m pip install {supported}",
     ok="packages: {versions}",
 )
@@ -489,6 +508,12 @@ LOGIN_REFUSED = preflight(
     "CHS-232",
     "{what}: {message}",
     "correct clickhouse.user and its password",
+)
+ZOOKEEPER_LOGIN_REFUSED = preflight(
+    "CHS-232",
+    "ZooKeeper at {hosts} does not accept the login of {who}",
+    "correct {keys}; for SASL, the servers must know the user; for a certificate, they must not have turned off "
+    "authentication by certificates",
 )
 TABLE_CHANGED = altered(
     "CHS-233",
@@ -560,13 +585,14 @@ REPLICA_READONLY = preflight(
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
-    "{table} at {url} is {seconds} s behind the other replicas ({queue} entries wait in its queue)",
-    "look at last_exception and postpone_reason in system.replication_queue on this server",
+    "{table} at {url} is {seconds} s behind the other replicas (entries in its queue: {queue})",
+    "read last_exception and postpone_reason in system.replication_queue on this server",
 )
 REPLICA_STANDS = preflight(
     "CHS-245",
-    "{table} at {url} does not follow the other replicas: it has not taken {entries} entries of the replication log",
-    "look at last_queue_update_exception in system.replicas on this server, and at its connection to the Keeper",
+    "{table} at {url} does not follow the other replicas (entries of the replication log not yet fetched: {entries})",
+    "on this server, run SELECT last_queue_update_exception FROM system.replicas, and check its connection to the "
+    "Keeper",
 )
 REPLICA_LOST_PARTS = preflight(
     "CHS-246",
@@ -576,11 +602,11 @@ REPLICA_LOST_PARTS = preflight(
 REPLICAS_INACTIVE = preflight(
     "CHS-247",
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
-    "start the others; if one is gone for good, run SYSTEM DROP REPLICA for it on another one",
+    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another one",
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
-    "replicas of {table} that the job file does not list: {names}",
+    "{table} has replicas that the job file does not list: {names}",
     "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
 )
 REPLICA_AWAY = preflight(
@@ -645,7 +671,7 @@ CHECKPOINT_NOT_CHECKED = preflight(
 )
 HASH_DIFFERS = preflight(
     "CHS-242",
-    "{function} at {url} computes different hashes from chsink's: queries would look for rows on the wrong shards",
+    "{function} at {url} computes other hashes than chsink: queries would look for rows on the wrong shards",
     "set clickhouse.hash_function to another function, as in the Distributed table, and report the server's version",
 )
 DISTRIBUTED_DIFFERS = preflight(
@@ -735,8 +761,8 @@ MIRROR_TABLE_COLUMNS = preflight(
 MIRROR_TABLE_NAMES = preflight(
     "CHS-269",
     "Iceberg table {table} has a name mapping that the mirror cannot follow: {names}",
-    "correct the table property schema.name-mapping.default, in which a column that the format's options or "
-    "key_columns name may have only its own name; or remove the column from these keys",
+    "correct the table property schema.name-mapping.default: a column that the format's options or key_columns name "
+    "may have only its own name there; or remove the column from these keys",
 )
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
@@ -756,7 +782,18 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it",
+)
+MIRROR_NO_CLICKHOUSE_TABLE = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot get the columns of a ClickHouse table: {reason}",
+    'correct the [[route]] of these topics, or create the ClickHouse table; or set create.columns = "records" for '
+    "{table}",
+)
+MIRROR_NO_ICEBERG_TYPES = preflight(
+    "CHS-284",
+    "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
+    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
@@ -821,11 +858,23 @@ VERIFY_WHOLE_TABLE = preflight(
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
 )
+VERIFY_NOT_ADDED = preflight(
+    "CHS-293",
+    "no table that is verified by offset has a column {column} that records fill",
+    "give --added a column of the table, without the table's name; tables without _kafka_topic, _kafka_partition or "
+    "_kafka_offset are compared as a whole, without --added",
+)
+VERIFY_DEFAULT_VARIES = preflight(
+    "CHS-293",
+    "the DEFAULT of column {column} depends on other columns, so a row from before the column cannot be recognized",
+    "leave out --added {column}",
+)
 VERIFY_BUSY = preflight(
     "CHS-294",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
-    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped, see chsink status",
+    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
+    "shows BEFORE, run the job until the range is settled, stop it, and run chsink verify again",
 )
 VERIFY_INCOMPLETE = preflight(
     "CHS-295",
@@ -936,7 +985,7 @@ KAFKA_LOGIN_REFUSED = preflight(
 )
 KAFKA_TOKEN_REFUSED = preflight(
     "CHS-299",
-    "no token for the login to Kafka was given: {reason}",
+    "no token for the Kafka login was issued: {reason}",
     "check clientId, clientSecret and scope in sasl.jaas.config, and sasl.oauthbearer.token.endpoint.url, in "
     "[kafka.options]",
 )
@@ -963,8 +1012,8 @@ KAFKA_OPTIONS_UNUSABLE = preflight(
     "CHS-299",
     "no Kafka client can be made with [kafka.options]: {reason}",
     "check that the files in ssl.truststore.location and ssl.keystore.location exist, that this user can read them, "
-    "that they have the type which ssl.truststore.type and ssl.keystore.type say, and that ssl.keystore.password and "
-    "ssl.key.password are theirs",
+    "that ssl.truststore.type and ssl.keystore.type name their types, and that ssl.keystore.password and "
+    "ssl.key.password are correct",
 )
 KAFKA_RIGHT_MISSING = preflight(
     "CHS-200",

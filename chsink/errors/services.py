@@ -6,7 +6,7 @@ from chsink.errors.entry import unavailable
 
 STATE_STORE_UNAVAILABLE = unavailable(
     "CHS-701",
-    "the state store ({store}) does not respond: {reason}",
+    "the state store ({store}) does not answer: {reason}",
     "check the network and the store's servers (those that [state] names; if it names none, the first of "
     "clickhouse.endpoints), then start again",
 )
@@ -29,12 +29,12 @@ KAFKA_UNAVAILABLE = unavailable(
 KAFKA_SILENT = unavailable(
     "CHS-702",
     "Kafka returned no data of {tp} at offset {offset} for {seconds} s",
-    "check the brokers, then try again",
+    "look for the cause in the brokers' logs, then try again",
 )
 KAFKA_UNREADABLE = unavailable(
     "CHS-702",
     "{tp} cannot be read: {reason}",
-    "check the brokers, then try again",
+    "look for the cause in the brokers' logs, then try again",
 )
 CLAIM_DISTURBED = unavailable(
     "CHS-703",
@@ -44,7 +44,7 @@ CLAIM_DISTURBED = unavailable(
 ROWS_NOT_CREATED = unavailable(
     "CHS-703",
     "sink '{sink}': the state rows of new partitions could not be created",
-    "check the state store, then start again",
+    "run `chsink doctor`, which tests the state store, then start again",
 )
 INSERT_UNANSWERED = unavailable(
     "CHS-704",
@@ -145,7 +145,7 @@ MIRROR_OFFSET_GONE = unavailable(
 MIRROR_GROUP_UNREAD = unavailable(
     "CHS-713",
     "Kafka does not return the offsets of group {group}: {reason}",
-    "check the brokers and the right to read the group, then start again",
+    "run `chsink doctor`, which names missing rights, and look at the brokers' logs; then start again",
 )
 MIRROR_NOT_COORDINATED = unavailable(
     "CHS-714",
@@ -160,7 +160,7 @@ MIRROR_CATALOG_UNAVAILABLE = unavailable(
 MIRROR_KAFKA_UNANSWERED = unavailable(
     "CHS-716",
     "Kafka does not answer for the mirror's control topic {topic} or its group {group}: {reason}",
-    "check the brokers, then start again; records that were handed over land once",
+    "look for the cause in the brokers' logs, then start again; records that were handed over land once",
 )
 MIRROR_TRANSACTION_HANGS = unavailable(
     "CHS-719",
@@ -182,6 +182,12 @@ MIRROR_NO_ANSWER = unavailable(
     "start the mirror if it does not run: it commits what was handed over by itself; if it runs, its log names the "
     "table whose commits fail",
 )
+MIRROR_NO_COORDINATOR = unavailable(
+    "CHS-721",
+    'no coordinator has prepared {waiting} within {seconds} seconds; mirror.coordinator is "apart"',
+    "start `chsink mirror coordinator` with the same job file, or read its log, then start again; nothing was handed "
+    "over meanwhile",
+)
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",
     "the Schema Registry at {urls} does not answer: {reason}",
@@ -202,7 +208,8 @@ REGISTRY_REFUSED = unavailable(
 DEAD_LETTERS_UNSENT = unavailable(
     "CHS-735",
     "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
-    "check the brokers, and that the topic exists; then start again: each dead letter is delivered once",
+    "run `chsink doctor`, which checks the topic, and look at the brokers' logs; then start again: each dead letter is "
+    "delivered once",
 )
 REPLAY_MARKS_UNSENT = unavailable(
     "CHS-735",
@@ -214,5 +221,6 @@ REPLICA_BEHIND = unavailable(
     "CHS-736",
     "the replicas of {table} did not catch up within {seconds} s, so chsink cannot tell which rows the table has: "
     "{states}",
-    "see system.replicas and system.replication_queue on these servers; once they have caught up, start again",
+    "look for the cause in system.replicas and system.replication_queue on these servers; once they have caught up, "
+    "start again",
 )

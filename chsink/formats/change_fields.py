@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 
 from chsink.decode.connect import ConnectType, Said, connected
-from chsink.decode.inferred import Kinds
 from chsink.decode.values import MisfitError, with_raw
 from chsink.formats.column_types import ColumnTypes, T
 from chsink.formats.connect_schema import type_of
@@ -65,7 +64,7 @@ class ChangeFields(Generic[T]):
             for name, raw in row.items():
                 if name not in self.used and name not in known:
                     seen.setdefault(name, _Seen(self.types, times)).add(bytes(raw), types[text].get(name))
-        return {name: field.column() for name, field in seen.items()}
+        return {name: field.column(name) for name, field in seen.items()}
 
     def _rows(self, values: pa.Array) -> Iterator[tuple[dict[str, msgspec.Raw], msgspec.Raw]]:
         """The row of each event, and the schema beside it.  Skips events without a row."""
@@ -90,7 +89,7 @@ class _Seen(Generic[T]):
         self._written: T | None = None
         self._timed: T | None = None
         self._fits = times
-        self._kinds = Kinds(times)
+        self._kinds = types.kinds(times=times)
 
     def add(self, raw: bytes, kind: ConnectType | None) -> None:
         """Add one value: its JSON text and its type."""
@@ -104,9 +103,9 @@ class _Seen(Generic[T]):
             self._timed = self._both(self._timed, timed)
             self._fits = timed == written or raw == b"null" or self._holds(timed, kind, raw)
 
-    def column(self) -> T | None:
-        """A column of a time only if it holds every value."""
-        return self._both(self._timed if self._fits else self._written, self._types.of_json(self._kinds))
+    def column(self, name: str) -> T | None:
+        """A column of a time only if it holds every value.  ``name`` is the field's."""
+        return self._both(self._timed if self._fits else self._written, self._types.of_json(self._kinds, name))
 
     def _both(self, one: T | None, other: T | None) -> T | None:
         if one is None or other is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,8 +25,15 @@ T = TypeVar("T")
 class ColumnTypes(Protocol[T]):
     """Names the types ``T`` of one kind of table."""
 
-    def of_json(self, kinds: Kinds) -> T | None:
-        """For JSON values; None if they determine no type yet."""
+    @property
+    def inside(self) -> Mapping[str, Any]:
+        """Members of JSON records that may hold something new: as what msgspec reads them if they do not."""
+
+    def kinds(self, *, times: bool) -> Kinds:
+        """Collects what :meth:`of_json` has to know about JSON values.  With ``times``, text may be a time."""
+
+    def of_json(self, kinds: Kinds, field: str = "") -> T | None:
+        """For JSON values of this field; None if they determine no type yet."""
 
     def of_schema(self, kind: pa.DataType) -> T | None:
         """For a field of an Avro or Protobuf schema, which was read as an Arrow type; None if the user must choose."""
@@ -73,8 +80,15 @@ INSTANT_DIGITS: Final[Mapping[str, int]] = MappingProxyType(
 class ClickHouseTypes:
     """:class:`ColumnTypes` as ``ADD COLUMN`` takes them after the name."""
 
-    def of_json(self, kinds: Kinds) -> str | None:
+    inside: Mapping[str, Any] = MappingProxyType({})
+
+    def kinds(self, *, times: bool) -> Kinds:
+        """See :class:`ColumnTypes`.  Objects become text."""
+        return Kinds(times)
+
+    def of_json(self, kinds: Kinds, field: str = "") -> str | None:
         """See :class:`ColumnTypes`."""
+        del field
         return kinds.column()
 
     def of_schema(self, kind: pa.DataType) -> str | None:

@@ -9,7 +9,7 @@ module.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, overload
 
@@ -90,13 +90,15 @@ class _JsonFields(Generic[T]):
         kinds: dict[str, Kinds] = {}
         for members in self._with_more(values, known):
             for name, raw in members.items():
-                kinds.setdefault(name, Kinds(times)).add(bytes(raw))
-        return {name: self.types.of_json(seen) for name, seen in kinds.items()}
+                if name not in kinds:
+                    kinds[name] = self.types.kinds(times=times)
+                kinds[name].add(bytes(raw))
+        return {name: self.types.of_json(seen, name) for name, seen in kinds.items()}
 
     def _with_more(self, values: pa.Array, known: Collection[str]) -> Iterator[dict[str, msgspec.Raw]]:
         """The unknown members of each record that has any."""
         names = frozenset(known) | self.used
-        plain = None if self.envelope or self.skip else _only(names)
+        plain = None if self.envelope or self.skip else _only(names, self.types.inside)
         tried = missed = 0
         for value in as_binary(values).to_pylist():
             if value is None:
@@ -122,13 +124,18 @@ class _JsonFields(Generic[T]):
         return members
 
 
-def _only(names: Collection[str]) -> Callable[[bytes], msgspec.Struct]:
+def _only(names: Collection[str], inside: Mapping[str, Any]) -> Callable[[bytes], msgspec.Struct]:
     """A decoder of objects that have no members but these; it raises one of ``NOT_JSON`` for any other record."""
-    members = {f"f{number}": name for number, name in enumerate(sorted(names))}
-    fields = [(at, msgspec.Raw, msgspec.Raw()) for at in members]
-    return msgspec.json.Decoder(
-        msgspec.defstruct("Record", fields, rename=members, forbid_unknown_fields=True, gc=False)
-    ).decode
+    return msgspec.json.Decoder(only_members({**dict.fromkeys(sorted(names), msgspec.Raw), **inside})).decode
+
+
+def only_members(members: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """What msgspec reads as objects with no members but these, which it reads as what they map to."""
+    fields = [
+        (f"f{at}", kind, msgspec.Raw() if kind is msgspec.Raw else None) for at, kind in enumerate(members.values())
+    ]
+    rename = {f"f{at}": name for at, name in enumerate(members)}
+    return msgspec.defstruct("Record", fields, rename=rename, forbid_unknown_fields=True, gc=False)
 
 
 class _Everything(Collection[str]):

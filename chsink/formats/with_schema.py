@@ -30,8 +30,8 @@ from chsink.registry.settings import SchemaRegistry
 HEADER: Final = 5
 NO_HEADER: Final = "it does not begin with a zero byte and a schema id, as records of a Schema Registry do"
 UNKNOWN: Final = "its schema id {} is not in the Schema Registry"
-OTHER_KIND: Final = "its schema id {} is of a schema of the kind {}"
-UNUSABLE: Final = "the schema of its id {} cannot be used: {}"
+OTHER_KIND: Final = "its schema id {} belongs to a schema of type {}"
+UNUSABLE: Final = "its schema (id {}) cannot be used: {}"
 
 
 def live_rows(values: pa.Array, bad: list[BadValue]) -> tuple[pa.Array, Rows]:

@@ -274,8 +274,10 @@ class Coordinator:
         if what is Due.START:
             self._start_round(now)
         elif what is not Due.WAIT:
-            patience_s = self.pace.timeout_ms / 1000
+            patience_s, opened = self.pace.timeout_ms / 1000, self._open
             self._commit_round(whole=what is Due.COMMIT_WHOLE, because=rule, patience_s=patience_s)
+            assert opened is not None
+            self._find_holes(opened)
 
     def _read_events(self, wait_s: float) -> None:
         for partition, offset, value in self.reader.poll(wait_s):
@@ -324,7 +326,7 @@ class Coordinator:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
             return False
         if not written.own:
-            self.log.warning("ignoring an event with files of another one", table=name, unit=tag.unit)
+            self.log.warning("ignoring an event whose files belong to another unit", table=name, unit=tag.unit)
         return written.own
 
     def _complete(self) -> bool:
@@ -394,7 +396,6 @@ class Coordinator:
         for name, reasons in list(self.table_commits.failures.items()):
             if len(reasons) >= STUCK_AFTER:
                 raise Stuck(name, len(reasons), reasons[-1])
-        self._find_holes(opened)
 
     def _commit_tables(self, present: Present, patience_s: float | None) -> tuple[list[bytes], list[int | None]]:
         """Commit all tables but those whose commits still run.  Returns the events that say so, and up to when each of

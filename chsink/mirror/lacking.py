@@ -2,7 +2,8 @@
 
 Rules:
 - A column is wanted as a field without an id.  Where the table has the column, its type and ``required`` are what it
-  should become.
+  should become; of a struct, list or map, the type holds only what is new or changes
+  (:mod:`chsink.mirror.lacking_parts`).
 - Types widen as Iceberg allows it without rewriting files: ``int`` to ``long``, ``float`` to ``double``, more digits of
   a decimal, required to optional.  Nothing else changes, and no identifier field becomes optional.
 - They widen for a record that does not fit and would then, or for the schema of an Avro or Protobuf record.
@@ -15,26 +16,24 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField
+from pyiceberg.types import IcebergType, NestedField
 
 from chsink.errors import ChsinkError, preflight
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.mirror.column_types import ICEBERG
+from chsink.mirror.lacking_parts import GuidedTypes, lacking_part, needed, widest
+from chsink.mirror.names import given_names, named
+from chsink.mirror.nested_types import fields_in
 from chsink.mirror.types import TableColumns
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.ports import BadValue
 
 Wanted = dict[str, NestedField]
 """By column."""
-_FLOAT_MAX: Final = float(np.finfo(np.float32).max)
-_MOST_DIGITS: Final = 38
 
 
 class ColumnsLack(Exception):
@@ -53,44 +52,37 @@ class ColumnLook:
 
     @cached_property
     def _offered(self) -> Offered[IcebergType] | None:
-        return offered_by(self.columns.format, ICEBERG)
+        types = GuidedTypes(self.columns.schema.as_struct(), self.columns.names)
+        return offered_by(self.columns.format, types)
 
     def lacking(self, records: pa.RecordBatch, bad: Sequence[BadValue]) -> Wanted:
         """What the table lacks for these records, of which ``bad`` do not fit it."""
         return joined([self._fields(records), _widened(self.columns, records, bad)])
 
     def _fields(self, records: pa.RecordBatch) -> Wanted:
-        """Columns for fields that have none, and the types that a schema declares for those that have one."""
+        """Columns for fields that have none, and what those lack that the table has: fields of their structs, and the
+        types that a schema declares.
+        """
         columns = self.columns
         if self._offered is None:
             return {}
         known = {*columns.format.named, *(columns.keys.columns if columns.keys else ())}
-        have = {field.name: field for field in columns.schema.fields}
-        for field in columns.schema.fields:  # a column is not looked for by the names that the table's mapping gives it
-            known.update(columns.names.get(field.field_id, ()))
-        if not isinstance(columns.format, Avro | Protobuf):
-            known |= have.keys()
-        found: Wanted = {}
+        declared = isinstance(columns.format, Avro | Protobuf)
+        for field in columns.schema.fields:
+            if field.field_type.is_primitive if declared else not fields_in(field.field_type):
+                known.update(columns.names.get(field.field_id, ()))  # not looked for by the names of the mapping
+                if not declared:
+                    known.add(field.name)
+        have, found = columns.schema.as_struct(), list[Wanted]()
         for name, kind in self._offered.columns(records.column("value"), known).items():
             if kind is None or not is_column_name(name):
                 continue
-            if name not in have:
-                found[name] = _wanted(name, kind)
-            elif (wider := promoted(have[name].field_type, kind)) is not None:
-                found[name] = _wanted(name, wider, required=have[name].required)
-        return found
-
-
-def promoted(kind: IcebergType, wanted: IcebergType) -> IcebergType | None:
-    """The wider type that a column gets for values of the wanted one; None if it stays as it is."""
-    match kind, wanted:
-        case IntegerType(), LongType():
-            return wanted
-        case FloatType(), DoubleType():
-            return wanted
-        case DecimalType(), DecimalType() if wanted.scale == kind.scale and wanted.precision > kind.precision:
-            return wanted
-    return None
+            mine = named(have, name, columns.names)
+            if mine is None:
+                found.append({name: _wanted(name, kind)})
+            elif (part := lacking_part(mine.field_type, kind, columns.names)) is not None:
+                found.append({mine.name: _wanted(mine.name, part, required=mine.required)})
+        return joined(found)
 
 
 def joined(all_wanted: Iterable[Wanted]) -> Wanted:
@@ -110,62 +102,34 @@ def _wanted(name: str, kind: IcebergType, *, required: bool = False) -> NestedFi
 
 def _widened(columns: TableColumns, records: pa.RecordBatch, bad: Sequence[BadValue]) -> Wanted:
     """What the table needs so that records fit which do not: only those that then fit as a whole count."""
-    schema = columns.schema
-    wide = [_widest(field, schema) for field in schema.fields]
-    able = {field.name for field, most in zip(schema.fields, wide, strict=True) if field != most}
-    rows = sorted({each.row for each in bad if each.column in able and not each.tombstone})
+    schema, fixed = columns.schema, columns.schema.identifier_field_ids
+    wide = [field if field.name in METADATA_COLUMNS else widest(field, fixed) for field in schema.fields]
+    able = {
+        field.name: given_names(field, columns.names)
+        for field, most in zip(schema.fields, wide, strict=True)
+        if field != most
+    }
+    names = {*able, *(name for given in able.values() for name in given)}
+    rows = sorted({each.row for each in bad if each.column in names and not each.tombstone})
     if not rows:
         return {}
-    widest = replace(columns, schema=Schema(*wide, identifier_field_ids=schema.identifier_field_ids))
-    fitting = widest.decode(records.take(pa.array(rows))).batch
+    fitting = replace(columns, schema=Schema(*wide, identifier_field_ids=fixed)).decode(records.take(pa.array(rows)))
     found: Wanted = {}
     for at, field in enumerate(schema.fields):
-        values = fitting.column(at).combine_chunks()
-        kind = _needed(field.field_type, values) if field.name in able else None
-        null = field.required and field.field_id not in schema.identifier_field_ids and values.null_count > 0
-        if kind is not None or null:
-            found[field.name] = _wanted(field.name, kind or field.field_type, required=field.required and not null)
+        wanted = needed(field, fitting.batch.column(at).combine_chunks(), fixed) if field.name in able else None
+        if wanted is not None:
+            found[field.name] = wanted
     return found
-
-
-def _widest(field: NestedField, schema: Schema) -> NestedField:
-    if field.name in METADATA_COLUMNS:
-        return field
-    kind: IcebergType = field.field_type
-    match kind:
-        case IntegerType():
-            kind = LongType()
-        case FloatType():
-            kind = DoubleType()
-        case DecimalType():
-            kind = DecimalType(_MOST_DIGITS, kind.scale)
-    required = field.required and field.field_id in schema.identifier_field_ids
-    return NestedField(field.field_id, field.name, kind, required=required)
-
-
-def _needed(kind: IcebergType, values: pa.Array) -> IcebergType | None:
-    """The wider type that these values need, None if they fit."""
-    match kind:
-        case IntegerType():
-            narrow = pc.and_(pc.greater_equal(values, -(2**31)), pc.less(values, 2**31))
-            return None if pc.all(narrow, min_count=0).as_py() else LongType()
-        case FloatType():
-            numbers = np.asarray(values.filter(pc.is_valid(values)))
-            return None if (np.abs(numbers[np.isfinite(numbers)]) <= _FLOAT_MAX).all() else DoubleType()
-        case DecimalType():
-            digits = max((len(v.as_tuple().digits) for v in values.filter(pc.is_valid(values)).to_pylist()), default=0)
-            return DecimalType(digits, kind.scale) if digits > kind.precision else None
-    return None
 
 
 # --- from tasks to the driver -----------------------------------------------------------------------------------------
 
 
 def encoded(wanted: Mapping[str, Wanted]) -> str:
-    """As a parameter of an error: by table and column, its type and whether it is required."""
+    """As a parameter of an error: the fields by table and column."""
     return json.dumps(
         {
-            table: {name: [str(field.field_type), field.required] for name, field in of_table.items()}
+            table: {name: field.model_dump(mode="json") for name, field in of_table.items()}
             for table, of_table in wanted.items()
         }
     )
@@ -177,10 +141,6 @@ def wanted_by(error: ChsinkError) -> dict[str, Wanted]:
     for one in error.parts or error.single or (error,):
         if one.name == preflight.MIRROR_COLUMNS_MISSING.name:
             for table, columns in json.loads(one.params["columns"]).items():
-                mine = {name: _parsed(name, *said) for name, said in columns.items()}
+                mine = {name: NestedField.model_validate(said) for name, said in columns.items()}
                 found[table] = joined([found.get(table, {}), mine])
     return found
-
-
-def _parsed(name: str, kind: str, required: bool) -> NestedField:
-    return NestedField.model_validate({"id": 0, "name": name, "type": kind, "required": required})

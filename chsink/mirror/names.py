@@ -47,7 +47,7 @@ def faults(metadata: TableMetadata) -> Iterator[str]:
 
 def clashes(schema: Schema, names: RecordNames, named: Collection[str]) -> tuple[str, ...]:
     """The columns that options name, and that have another name in records."""
-    return tuple(f.name for f in schema.fields if f.name in named and _names(f, names) != (f.name,))
+    return tuple(f.name for f in schema.fields if f.name in named and given_names(f, names) != (f.name,))
 
 
 def _mapped(metadata: TableMetadata) -> RecordNames:
@@ -57,14 +57,21 @@ def _mapped(metadata: TableMetadata) -> RecordNames:
     return {f.field_id: tuple(dict.fromkeys(f.names)) for f in todo if f.field_id is not None and f.names}
 
 
-def _names(field: NestedField, names: RecordNames) -> tuple[str, ...]:
+def given_names(field: NestedField, names: RecordNames) -> tuple[str, ...]:
+    """The names by which records give the field."""
     return names.get(field.field_id, (field.name,))
+
+
+def named(kind: StructType, name: str, names: RecordNames) -> NestedField | None:
+    """The field that records give by this name, or whose own name it is; None if there is none."""
+    given = (field for field in kind.fields if name in given_names(field, names))
+    return next(given, next((field for field in kind.fields if field.name == name), None))
 
 
 def _shared(kind: IcebergType, names: RecordNames, place: str) -> Iterator[str]:
     match kind:
         case StructType():
-            counts = Counter(name for field in kind.fields for name in _names(field, names))
+            counts = Counter(name for field in kind.fields for name in given_names(field, names))
             yield from (f"{place}{name} is a name of {count} fields" for name, count in counts.items() if count > 1)
             for field in kind.fields:
                 yield from _shared(field.field_type, names, f"{place}{field.name}.")
@@ -78,7 +85,7 @@ def asked(kind: StructType, names: RecordNames) -> StructType:
     """The struct as records give it: one field for each name.  Of several names, each may be missing."""
     fields = []
     for field in kind.fields:
-        mine, inner = _names(field, names), _asked(field.field_type, names)
+        mine, inner = given_names(field, names), _asked(field.field_type, names)
         fields += [NestedField(field.field_id, n, inner, required=field.required and len(mine) == 1) for n in mine]
     return StructType(*fields)
 
@@ -106,7 +113,7 @@ def gathered(
     found, wrong, where = list[pa.Array](), Faults(), list[str]()
     at = 0
     for field in kind.fields:
-        mine = _names(field, names)
+        mine = given_names(field, names)
         given = [_within(array, field.field_type, names) for array in arrays[at : at + len(mine)]]
         at += len(mine)
         more = [fault for _, inner in given for fault in inner]

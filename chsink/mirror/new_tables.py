@@ -16,16 +16,19 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import Transform, parse_transform
 from pyiceberg.types import (
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
@@ -74,15 +77,15 @@ def defined(name: str, columns: Mapping[str, IcebergType], new: NewTable) -> Def
     that the table does not have, or a transform that its column cannot have.
     """
     types = {**{n: kind for n, kind in columns.items() if n not in KAFKA}, **KAFKA}
-    fields = [NestedField(i, n, kind, required=n in new.identifier) for i, (n, kind) in enumerate(types.items(), 1)]
-    by_name = {field.name: field for field in fields}
+    fields = [NestedField(0, n, kind, required=n in new.identifier) for n, kind in types.items()]
+    by_name = {field.name: field for field in assign_fresh_schema_ids(Schema(*fields)).fields}
     try:
         ids = [_field(by_name, each).field_id for each in new.identifier]
         partition = [_partition(by_name, parse_term(text), 1000 + i) for i, text in enumerate(new.partition)]
         order = [_sorted(by_name, text) for text in new.sort]
         return Definition(
             name,
-            Schema(*fields, identifier_field_ids=ids),
+            Schema(*by_name.values(), identifier_field_ids=ids),
             PartitionSpec(*partition),
             SortOrder(*order) if order else SortOrder(order_id=0),
             new,
@@ -180,8 +183,19 @@ def spark_sql(catalog: str, table: Definition) -> tuple[str, ...]:
 
 
 def _column(field: NestedField, width: int) -> str:
-    kind = _SPARK_TYPES.get(type(field.field_type)) or str(field.field_type).upper()
+    kind = _spark_type(field.field_type)
     return f"{_quoted(field.name):<{width}} {kind}{' NOT NULL' if field.required else ''}"
+
+
+def _spark_type(kind: IcebergType) -> str:
+    match kind:
+        case StructType():
+            return f"STRUCT<{_all(f'{_quoted(each.name)}: {_spark_type(each.field_type)}' for each in kind.fields)}>"
+        case ListType():
+            return f"ARRAY<{_spark_type(kind.element_type)}>"
+        case MapType():
+            return f"MAP<{_spark_type(kind.key_type)}, {_spark_type(kind.value_type)}>"
+    return _SPARK_TYPES.get(type(kind)) or str(kind).upper()
 
 
 def _call(term: Term) -> str:

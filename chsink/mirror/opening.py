@@ -103,7 +103,7 @@ class OpenMirror:
         try:
             now = self._routed({name: work for name, work in found.items() if work is not None})
         except ChsinkError as error:
-            _log.warning("records are written for the tables as they were: %s", error)
+            _log.warning("writing records for the tables as last read: %s", error)
             return feeds
         return with_tables(feeds, now)
 
@@ -119,7 +119,7 @@ class OpenMirror:
         try:
             return self._work(name)
         except ChsinkError as error:
-            _log.warning("records are written for table %s as it was: %s", name, error)
+            _log.warning("writing records for table %s as last read: %s", name, error)
             return None
 
     def without(self, topics: Collection[str]) -> OpenMirror:
@@ -212,7 +212,7 @@ def _usable(before: TableWork, now: TableWork | None) -> TableWork:
     if now is None or now.metadata.table_uuid != before.metadata.table_uuid:
         return before
     if wrong := _unwritable(now.metadata):
-        _log.warning("records are written for table %s as it was: %s", now.table, "; ".join(wrong))
+        _log.warning("writing records for table %s as last read: %s", now.table, "; ".join(wrong))
         return before
     return now
 

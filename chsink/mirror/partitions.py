@@ -37,12 +37,13 @@ def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
         if isinstance(field.transform, UnknownTransform):
             found.append(f"{field.name}: unknown transform {field.transform}")
         elif (source := leaf_of(schema, field.source_id)) is None or not source.kind.is_primitive:
-            found.append(f"{field.name}: its source is no single value of a row")
+            found.append(f"{field.name}: its source is not a single value of a row")
         elif isinstance(field.transform, IdentityTransform) and isinstance(source.kind, UUIDType):
             found.append(f"{field.name}: identity of a uuid, whose rows pyiceberg does not find")
         elif source.required and (source.beneath_optional or isinstance(field.transform, VoidTransform)):
             found.append(
-                f"{field.name}: its source is required, so pyiceberg writes no null, which the partition may be"
+                f"{field.name}: its source is required, so pyiceberg cannot write the null that the partition value "
+                "may be"
             )
     return tuple(found)
 

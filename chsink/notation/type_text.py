@@ -37,7 +37,7 @@ class TypeNode:
     def literal(self) -> str:
         """The text of a quoted ``name``.  Raises ValueError if it is not a literal."""
         if self.name[0] not in "'`":
-            raise ValueError(f"{self.name} is not a quoted text")
+            raise ValueError(f"{self.name} is not a quoted string")
         return unquote(self.name)
 
     def unwrapped(self, *wrappers: str) -> TypeNode:
@@ -76,7 +76,7 @@ def parse_type_text(text: str) -> TypeNode:
     except StopIteration:
         raise ValueError(f"the type {text!r} is incomplete") from None
     if rest:
-        raise ValueError(f"the type {text!r} goes on behind its end")
+        raise ValueError(f"the type {text!r} has text after its end")
     return node
 
 

@@ -37,7 +37,7 @@ GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
 )
 SKIPPING = (
-    "records that Kafka holds now are skipped, also those that never landed: to read them, set "
+    "records that Kafka holds now are skipped, even those that never landed: to read them, set "
     'kafka.starting_offsets = "earliest" for the next start'
 )
 OTHER_PLACE = (

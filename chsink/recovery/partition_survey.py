@@ -237,7 +237,7 @@ class PartitionSurvey:
             f"records that Kafka holds have no row, and nothing explains it: offsets {in_words(lost)}, {_count(lost)} "
             f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert only what is missing: {cut}",
             f"{self._delete_from(lost[0].start)}; then add `--accept-removed` to this command: the next start inserts "
-            "these records, and all behind them; only if a filter of your program leaves out each of these records, "
+            "these records, and all after them; only if a filter of your program leaves out each of these records, "
             f"{_count(lost)} in all, add `{option_for(self._key, lost)}` instead",
         )
 
@@ -261,7 +261,7 @@ class PartitionSurvey:
         shards = [(rows, told.unexplained[of_lost == number]) for number, rows in enumerate(there)]
         start = cut_before(span.start, shards, chunk_offsets)
         if start is None or start < lowest:
-            return "some chunk holds rows and lacks others"
+            return "a chunk holds only some of its rows"
         whole = OffsetRange(start, span.end)
         if chunk_count(whole, chunk_offsets) > most:
             return f"it would have more than {most} chunks"

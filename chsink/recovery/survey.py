@@ -160,4 +160,4 @@ def _losing(reader: Queries, table: TargetTable) -> str | None:
     if table.ttl:
         return "its TTL removes rows"
     deletes = mutations(reader, table).deletes
-    return f"{deletes} mutations removed rows" if deletes else None
+    return f"rows were removed (mutations: {deletes})" if deletes else None

@@ -209,7 +209,7 @@ class Replay:
             pipeline = self.routes.pipelines.fingerprint(key.topic_table, record.sent.layout, record.sent.pipeline)
         changed = ", ".join(forbidden_changes(record.sent.pipeline, pipeline))
         if changed:
-            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or decide"
+            reason = f"the pipeline has changed since ({changed}); undo the change and replay again, or follow the fix"
             raise _doubt(key, record, reason)
 
     def _was_reset(self, key: StateKey, record: StateRecord) -> bool:
@@ -264,17 +264,22 @@ class Replay:
         self.ledger.write({key: writes.renew(record, Seen(now, (mark,)), epoch=epoch, attempt=attempt)})
 
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
-        """None of its rows is there, as a person says: what is chosen next may hold its dead letters again."""
-        if not self._is_landed(key, record):
-            there = self._offsets_there(key, record)
-            if there:
-                raise halts.REPLAY_ROWS_THERE(
-                    table=key.table,
-                    rows=sum(there.values()),
-                    letters=len(record.doubt.only),
-                    tp=key.topic_partition,
-                    delete=_delete(key, there),
-                )
+        """None of its rows is there, as a person says: what is chosen next may hold its dead letters again.  Those that
+        have marks are never chosen again, so the rows that are missing of them are sent now.
+        """
+        there = self._offsets_there(key, record)
+        if self._is_landed(key, record):
+            if there is not None and len(there) < len(record.doubt.only) and self._keeps_rows(key):
+                self._renew(key, record)
+                self._land(key, again=True)
+        elif there:
+            raise halts.REPLAY_ROWS_THERE(
+                table=key.table,
+                rows=sum(there.values()),
+                letters=len(record.doubt.only),
+                tp=key.topic_partition,
+                delete=_delete(key, there),
+            )
         self._confirm([key])
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:

@@ -7,10 +7,12 @@ is in the session that started it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
 from chsink.errors import stream
+from chsink.observe.observer import SparksCommit
 from chsink.spark.java import JavaObject
 from chsink.spark.stream_plan import StreamPlan, inspect
 
@@ -27,6 +29,15 @@ class RunningQuery:
     def stream(self, spark: SparkSession) -> StreamPlan:
         """The checked plan of the query's stream."""
         return inspect(spark, self.execution.analyzedPlan())
+
+    def commit_of(self, batch_id: int) -> SparksCommit | None:
+        """From the newest progress of the query that Spark keeps."""
+        for progress in reversed(self.execution.recentProgress()):
+            if progress.batchId() == batch_id and (took_ms := progress.durationMs().get("commitOffsets")) is not None:
+                began = datetime.fromisoformat(progress.timestamp())
+                ended_ms = int(began.timestamp() * 1000) + progress.durationMs().get("triggerExecution")
+                return SparksCommit(ended_ms, took_ms)
+        return None
 
 
 def check_whole(frame: DataFrame) -> None:

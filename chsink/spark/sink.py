@@ -30,7 +30,7 @@ from chsink.connect import connected
 from chsink.errors import AlteredError
 from chsink.errors import stream as errors
 from chsink.observe.metrics import Metrics
-from chsink.observe.observer import JobObserver
+from chsink.observe.traces import job_observer
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
 from chsink.spark.opening import (
@@ -63,7 +63,7 @@ class Sink:
         self._services = self._closing.enter_context(connected(config))
         self.log = self._services.log
         self.metrics = Metrics(config.sink.name)
-        self.observer = JobObserver(self.log, self.metrics, self._services.clock, config.observe.progress)
+        self.observer = job_observer(self.log, self.metrics, self._services.clock, config.observe.progress)
         self._closing.callback(self.observer.close)
         self._loop = BatchLoop(
             self._open,
@@ -156,6 +156,7 @@ class Sink:
         """The batch at hand of the query that runs it."""
         query, spark = current_query(frame), frame.sparkSession
         check_whole(frame)
+        self.observer.follows(query.commit_of)
         planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
         return self._batch(query.run_id, frame, planned, lambda: query.stream(spark))
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chsink.status.last_verify import LastVerify
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
@@ -49,7 +51,8 @@ class SinkStatus:
     """One sink.  ``owner`` is the driver that claimed it last (driver, epoch, since); it need not run.
 
     ``lag_unknown`` says why there is no ``lag``, None where there is.  ``halts`` are those that the recorded state and
-    Kafka imply; a start may find others, in the tables.
+    Kafka imply; a start may find others, in the tables.  ``verified`` is what ``chsink verify`` found last, None if it
+    is not known.
     """
 
     sink: str
@@ -61,6 +64,7 @@ class SinkStatus:
     skipped: int
     dead_letters: int
     halts: tuple[NextHalt, ...]
+    verified: LastVerify | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For a program: what ``chsink status --json`` prints."""

@@ -18,6 +18,7 @@ from chsink.observe.logs import configure
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.status.ahead import KafkaFacts, Log, halts_ahead
+from chsink.status.last_verify import last_verify
 from chsink.status.model import PartitionStatus, SinkStatus
 
 AGES_S: Final = 3.0
@@ -61,6 +62,7 @@ class StatusReader:
             sum(p.skipped for p in partitions),
             sum(p.dead_letters for p in partitions),
             halts_ahead(services.config, services.clickhouse.routes, records, kafka),
+            last_verify(config.verify_result, config.sink.name),
         )
 
     def _ages(self, behind: Mapping[StateKey, int]) -> dict[StateKey, int]:

@@ -61,6 +61,7 @@ def _sums(status: SinkStatus) -> dict[str, Any]:
         "in_doubt": status.in_doubt,
         "skipped": status.skipped,
         "dead_letters": status.dead_letters,
+        "verified": None if status.verified is None else asdict(status.verified),
     }
 
 

@@ -21,7 +21,7 @@ class SkipReason(StrEnum):
 
     NOT_LANDED = "not landed yet"
     IN_DOUBT = "in doubt: the job settles them first"
-    GAP = "a recorded gap: Kafka no longer held these records when the job came to them"
+    GAP = "a recorded gap: Kafka no longer held these records when the job reached them"
     EARLIER = "before the first offset that the job read since the last reset"
     DELETED = "Kafka no longer holds these records"
     RECREATED = "the topic was deleted and recreated: Kafka holds other records"

@@ -227,7 +227,7 @@ START: tuple[Rule[Standing, Begin], ...] = (
     Rule(
         "CHOICE_CHANGED",
         "`table_by` has changed, and a table that shares the topic lacks records that were handed over",
-        lambda x: x.uneven and any(p.changed or p.joins for p in x.places if not p.left),
+        lambda x: x.uneven and any(p.changed or (p.joins and p.choice) for p in x.places if not p.left),
         CommitHalt.CHOICE_CHANGED,
         "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
     ),

@@ -79,7 +79,7 @@ PUBLISH: tuple[Rule[BranchView, Publish], ...] = (
         "otherwise: snapshots between them have expired",
         lambda _: True,
         Publish.REFUSE,
-        "refuse: whether main's head is an ancestor of it cannot be seen",
+        "refuse: nothing shows whether main's head is an ancestor of it",
     ),
 )
 

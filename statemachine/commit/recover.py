@@ -61,7 +61,7 @@ RECOVER: tuple[Rule[RowsFound, RowsSay], ...] = (
         RowsSay.REFUSE,
         "refuse: it was lost, or the row was deleted",
     ),
-    Rule("WHOLE", "otherwise", lambda _: True, RowsSay.CONTINUE, "continue behind the last row"),
+    Rule("WHOLE", "otherwise", lambda _: True, RowsSay.CONTINUE, "continue after the last row"),
 )
 
 

@@ -46,7 +46,7 @@ FILES: tuple[Rule[ReportedFile, FileFate], ...] = (
         "no snapshot has expired, and none ever had the file",
         lambda x: x.whole,
         FileFate.COMMIT,
-        "commit it: it waits, or a new coordinator began to read behind its event",
+        "commit it: it waits, or a new coordinator began to read after its event",
     ),
     Rule(
         "STORED",

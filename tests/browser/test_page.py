@@ -85,7 +85,18 @@ def test_idle(show: Show) -> None:
         expect(page).to_have_title("web · chsink")
         hidden = page.locator("#problems, #doubt, #batch, #letters, #mirror")
         assert [part.is_visible() for part in hidden.all()] == [False] * 5
+        expect(page.locator("#verified")).to_have_text("Last verified 3 h ago: 810,413 offsets judged, no difference.")
         looks_well(page, "idle")
+
+
+def test_differences_that_verify_found(show: Show) -> None:
+    found = pictures.verified(ok=False, part="--topic clicks", differences={"missing": 3, "unexpected": 1})
+    with show(pictures.picture(pictures.sink(verified=found))) as page:
+        expect(page.locator("#health")).to_have_attribute("data-level", "warn")
+        expect(page.locator("#verified")).to_have_text(
+            "Last verified 3 h ago (--topic clicks): 810,413 offsets judged, 3 missing, 1 unexpected."
+        )
+        assert page.evaluate(CONTRASTS) == []
 
 
 def test_landing(show: Show) -> None:
@@ -130,6 +141,15 @@ def test_mirror(show: Show) -> None:
             ["60,210", "44 s", "41,200", "3", "38 s ago", "41 s ago", "5126883402117345921"]
         )
         looks_well(page, "mirror")
+
+
+def test_the_mirror_alone(show: Show) -> None:
+    with show(pictures.mirror_alone()) as page:
+        expect(page.locator("#sentence")).to_have_text("Up to date: the mirror has all that Kafka holds.")
+        expect(page.locator("#owner")).to_have_text("This page is served by the job.")
+        assert page.get_by_role("heading", level=2).all_inner_texts() == ["Iceberg mirror"]
+        expect(page.locator("#mirror .owner")).to_contain_text("Claimed by spark-driver-0:4211, epoch 4")
+        looks_well(page, "mirror-alone")
 
 
 def test_512_partitions_with_the_keyboard(show: Show) -> None:

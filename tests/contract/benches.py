@@ -17,6 +17,7 @@ from chsink.state import AnyStore
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.memory import MemoryStore
 from chsink.state.zookeeper import ZooKeeperStore
+from chsink.state.zookeeper_access import ZooKeeperAccess
 from tests.support.proxies import HttpFault, HttpProxy, TcpFault, TcpProxy
 
 DATABASE = "state_contract"
@@ -54,7 +55,7 @@ def _zookeeper(request: pytest.FixtureRequest) -> Iterator[Bench]:
     hosts = request.getfixturevalue("zookeeper").hosts
     root = f"/contract/{uuid.uuid4().hex}"
     with TcpProxy(hosts) as proxy:
-        stores = [ZooKeeperStore(h, root=root, timeout_s=20) for h in (hosts, hosts, proxy.hosts)]
+        stores = [ZooKeeperStore(ZooKeeperAccess(h), root=root, timeout_s=20) for h in (hosts, hosts, proxy.hosts)]
         yield Bench(
             store=stores[0],
             other=stores[1],

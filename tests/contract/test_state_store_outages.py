@@ -15,6 +15,7 @@ from chsink.notation.sql import TableName
 from chsink.ports import StoreUnavailable
 from chsink.state.keepermap import KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
+from chsink.state.zookeeper_access import ZooKeeperAccess
 from tests.contract.benches import MARKER, Bench, made, open_bench, rows, stored, swaps
 from tests.support.proxies import HttpFault, HttpProxy, TcpFault, TcpProxy
 
@@ -79,7 +80,7 @@ def test_a_keepermap_that_is_away_is_unavailable() -> None:
 
 
 def test_a_zookeeper_that_is_away_is_unavailable_in_time() -> None:
-    store = ZooKeeperStore("127.0.0.1:9", timeout_s=1)
+    store = ZooKeeperStore(ZooKeeperAccess("127.0.0.1:9"), timeout_s=1)
     started = time.monotonic()
     with pytest.raises(StoreUnavailable):
         store.load("sink")
@@ -92,7 +93,9 @@ def test_a_zookeeper_that_is_away_is_unavailable_in_time() -> None:
 def test_a_zookeeper_session_that_ended_is_replaced(request: pytest.FixtureRequest) -> None:
     hosts = request.getfixturevalue("zookeeper").hosts
     with TcpProxy(hosts) as proxy:
-        store = ZooKeeperStore(proxy.hosts, root=f"/contract/{uuid.uuid4().hex}", timeout_s=30, session_s=1)
+        store = ZooKeeperStore(
+            ZooKeeperAccess(proxy.hosts), root=f"/contract/{uuid.uuid4().hex}", timeout_s=30, session_s=1
+        )
         old = rows(3, "a1")
         assert store.create(old)
         session = store.session_id

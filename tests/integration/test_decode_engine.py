@@ -27,6 +27,7 @@ from chsink.formats.settings import Debezium
 from chsink.notation.sql import quote_string
 from tests.support.connect_cases import CASES as CONNECT
 from tests.support.connect_cases import Case, event
+from tests.support.examples import examples
 
 TYPE_SETTINGS = (
     "SET enable_time_time64_type = 1, allow_suspicious_low_cardinality_types = 1, allow_suspicious_variant_types = 1"
@@ -477,7 +478,7 @@ def same_form(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else (type(value) is bool, value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @example([{"a": [0.5]}, {"a": [2**53 + 1]}])
 @example([{"a": [[1]]}, {"a": [None]}, {"a": [[None]]}])
 @example([{"a": [{"b": 1}]}, {"a": [None]}, {"a": [{}]}])

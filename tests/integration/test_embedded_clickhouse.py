@@ -109,6 +109,7 @@ def test_a_killed_server_comes_back_with_what_it_acknowledged(tmp_path: Path, zo
     server.stop()
 
 
+@pytest.mark.soak
 def test_a_server_that_is_stopped_finishes_what_runs(tmp_path: Path) -> None:
     server = EmbeddedClickHouse(tmp_path).start()
     answers: list[Any] = []

@@ -71,6 +71,7 @@ def test_a_set_is_fetched_once_without_its_dependencies(
     assert sorted(file.name for file in folder.iterdir()) == [".lock", "thing-1.0-tests.jar", "thing-1.0.jar"]
 
 
+@pytest.mark.soak
 def test_a_damaged_file_is_fetched_again(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[tuple[int, int]] = []
     (path,) = jars.ensure("mine")
@@ -89,6 +90,7 @@ def test_another_file_under_the_pinned_name_is_refused(repository: Path, tmp_pat
     assert not (tmp_path / "cache" / "jars" / "thing-1.0.jar").exists()
 
 
+@pytest.mark.soak
 def test_a_missing_file_is_an_error_with_ivys_words(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ivy, "_ATTEMPTS", 2)  # each is a Java
     (repository / "thing-1.0.jar").unlink()
@@ -97,6 +99,7 @@ def test_a_missing_file_is_an_error_with_ivys_words(repository: Path, monkeypatc
         jars.ensure("mine")
 
 
+@pytest.mark.soak
 def test_processes_that_need_it_at_once_fetch_it_once(repository: Path, tmp_path: Path) -> None:
     program = (
         "import pathlib, sys; from chsink.jvm import jars; jars._PINS = pathlib.Path(sys.argv[1]); "

@@ -128,6 +128,7 @@ def test_a_taken_port_is_an_error(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     assert caught.value.id == "CHS-904"
 
 
+@pytest.mark.soak
 def test_the_broker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = (
         "import sys, threading\n"

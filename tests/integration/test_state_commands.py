@@ -124,6 +124,7 @@ def test_status_of_a_topic_with_fewer_partitions(landed: Job, services: Stack) -
     assert [p["lag"] for p in json.loads(result.stdout)["partitions"]] == [0, None]
 
 
+@pytest.mark.soak
 def test_status_of_a_topic_that_was_deleted(landed: Job, services: Stack) -> None:  # noqa: F811
     assert recover(landed).exit_code == 0
     services.kafka.delete_topic(landed.topic)

@@ -227,6 +227,7 @@ def test_records_land(
     assert client.query("SELECT id FROM wheel.landed ORDER BY id").result_rows == [(1,), (2,), (3,)]
 
 
+@pytest.mark.soak
 def test_a_users_program_is_type_checked(installed: Installed, tmp_path: Path) -> None:
     """py.typed: mypy sees chsink's types from outside, and refuses what they forbid."""
     mypy = [

@@ -110,6 +110,7 @@ def test_a_transaction_that_hangs_holds_others_up_until_it_times_out() -> None:
     assert control.TRANSACTION_MS < waited < control.TRANSACTION_MS + 3 * world.pace.interval_ms
 
 
+@pytest.mark.soak
 def test_a_group_that_is_set_beyond_the_end_of_the_log_loses_nothing() -> None:
     """⚑ The range up to it was read when half of it was not written yet, and counted as read."""
 

@@ -16,7 +16,7 @@ from chsink.connect import Services
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.where import where
 from chsink.driver_name import driver_name
-from chsink.errors import ChsinkError, FencedError, HaltError, UnavailableError
+from chsink.errors import ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from chsink.ports import BadValue
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 40
 ANSWERS = ("CHS-336", "CHS-337")
-"""Halts that a person decides about."""
+"""What a person decides about: a list in doubt, and one that another replay settled while the person's ran."""
 
 
 class SimRoutes(Routes):
@@ -91,28 +91,40 @@ def _source(world: World, services: Services) -> LetterSource:
 
 
 def replay(world: World, verdict: Verdict | None = None) -> ReplayReport | None:
-    """``chsink dlq replay [--landed | --resend]``; None if it failed with an error that a retry may avoid."""
+    """``chsink dlq replay [--landed | --resend]``; None if it failed with an error."""
+    ended = _replay(world, verdict)
+    return ended if isinstance(ended, ReplayReport) else None
+
+
+def _replay(world: World, verdict: Verdict | None = None) -> ReplayReport | str:
+    """Its report, or the id of its error."""
     services = services_of(world, clock_of(world.hub, world.hub.random.randint(-500, 500)))  # type: ignore[arg-type]
     try:
         report = replay_of(world, services).run(where([]), verdict)
     except (FencedError, UnavailableError) as error:
         world.hub.counts[f"outcome {type(error).__name__}"] += 1
-        return None
-    except HaltError as error:
+        return error.id
+    except (HaltError, PreflightError) as error:
         if error.id not in ANSWERS:
             raise Violation("halt_justified", str(error)) from error
         world.hub.counts[f"outcome {error.id}"] += 1
         world.doubtful = True
-        return None
+        return error.id
     world.hub.counts["outcome replay done"] += 1
     world.hub.counts["outcome replayed"] += report.landed
     return report
 
 
 def decide(world: World) -> ReplayReport | None:
-    """CHS-336: stop all replays, then look for the rows, and delete them if only some are there."""
+    """CHS-336: stop all replays, and replay again; look for the rows of the lists that are still named, and delete them
+    if only some are there.
+    """
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
+    first = _replay(world)
+    if first not in ANSWERS:
+        world.doubtful = not isinstance(first, ReplayReport)
+        return first if isinstance(first, ReplayReport) else None
     services = services_of(world)  # type: ignore[arg-type]
     try:
         recorded = read_records(services.store, replay_sink(world.sink))
@@ -130,8 +142,9 @@ def decide(world: World) -> ReplayReport | None:
         if there:  # rows of the job: these dead letters have one
             return None
     world.hub.counts[f"command replay --{verdict}"] += 1
-    world.doubtful = False
-    return replay(world, verdict)
+    report = replay(world, verdict)
+    world.doubtful = report is None  # as the message says: nobody else replays before this has succeeded
+    return report
 
 
 def delete_and_replay(world: World) -> None:

@@ -19,3 +19,10 @@ def test_a_campaign_breaks_nothing_and_reaches_everything() -> None:
 def test_one_seed_is_one_run() -> None:
     first, again = (RUNS.run_world(seed, WORLD_STEPS)[0] for seed in (40, 40))
     assert first.hub.counts == again.hub.counts and first.hub.steps == again.hub.steps
+
+
+@pytest.mark.parametrize("seed", [140, 530])
+def test_who_answers_a_halt_while_other_replays_end_or_begin_loses_nothing(seed: int) -> None:
+    """CHS-336 says to replay once more before rows are deleted: another replay may have marked them as landed."""
+    world, broken = RUNS.run_world(seed, WORLD_STEPS)
+    assert broken is None and world.hub.counts["world at rest"]

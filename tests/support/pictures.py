@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -17,6 +19,7 @@ from chsink.mirror.owner import CoordinatorClaim
 from chsink.mirror.status import MirrorStatus, TableStatus
 from chsink.observe.observer import LastBatch
 from chsink.statemachine.ranges import TopicPartition
+from chsink.status.last_verify import LastVerify
 from chsink.status.model import NextHalt, PartitionStatus, SinkStatus
 from chsink.status.speeds import TableSpeed
 from chsink.ui.picture import Failure, JobView, Letters, MirrorPicture, Picture
@@ -52,10 +55,17 @@ def speed(lead: tuple[str, str], **given: Any) -> TableSpeed:
     return TableSpeed(*lead, **{**usual, **given})
 
 
+def verified(**given: Any) -> LastVerify:
+    """All rows, three hours ago, without a difference."""
+    at = datetime.fromtimestamp(NOW_MS / 1000 - 3 * 3600, UTC).isoformat(timespec="seconds")
+    usual: dict[str, Any] = {"sink": "web", "at": at, "ok": True, "part": "", "differences": {}}
+    return LastVerify(**{**usual, "offsets": 810_413, "records": 810_411, "rows": 810_411, **given})
+
+
 def idle() -> Picture:
-    """Everything has landed."""
+    """Everything has landed, and was verified three hours ago."""
     return picture(
-        sink(*partitions(CLICKS, 12), *partitions(FLIGHTS, 6)),
+        sink(*partitions(CLICKS, 12), *partitions(FLIGHTS, 6), verified=verified()),
         speeds=[speed(CLICKS), speed(FLIGHTS)],
         history={CLICKS: [0.0] * 12, FLIGHTS: [0.0] * 12},
     )
@@ -168,6 +178,17 @@ def mirrored() -> Picture:
         speeds=[speed(CLICKS, landed_per_s=18_400.0, produced_per_s=18_400.0), speed(FLIGHTS)],
         mirror=MirrorPicture(status),
     )
+
+
+def mirror_alone() -> Picture:
+    """As ``chsink mirror run`` serves it: nothing is known of ClickHouse, and the tables are up to date."""
+    found = mirrored().mirror
+    assert found is not None and found.status is not None
+    tables = tuple(
+        replace(table, lag=0, lag_s=0.0, pending=0, pending_units=0, problem="", fix="")
+        for table in found.status.tables
+    )
+    return picture(None, mirror=MirrorPicture(replace(found.status, tables=tables)), job=JobView())
 
 
 def many() -> Picture:

@@ -31,7 +31,7 @@ def test_a_problem_names_each_table() -> None:
 def test_what_is_well_in_different_ways_is_counted() -> None:
     ok = [passed(preflight.TOPIC_MISSING, topic=t, partitions=4, id=t.upper()) for t in TABLES]
     [said] = alike(ok)
-    assert (said.sentences, said.more) == (("t0 has 4 partitions, id T0",), 27)
+    assert (said.sentences, said.more) == (("t0 exists, with id T0; partitions: 4",), 27)
     assert len(alike(ok[:2])[0].sentences) == 2
 
 

@@ -28,7 +28,7 @@ def test_its_job_file_is_right(number: int, tmp_path: Path) -> None:
     (tmp_path / "secrets" / "clickhouse").write_text("hush")
     file = tmp_path / "job.toml"
     file.write_text(LEAST + OF_KAFKA[number] + OTHERS, encoding="utf-8")
-    environ = {"KAFKA_LOGIN": LOGINS[number // 2], "REGISTRY_PASSWORD": "hush"}
+    environ = {"KAFKA_LOGIN": LOGINS[number // 2], "REGISTRY_PASSWORD": "hush", "ZOOKEEPER_PASSWORD": "hush"}
     kafka = load(file, environ=environ).kafka
     assert kafka.client_options()["ssl.ca.location"] == "/etc/chsink/kafka-ca.pem"
 

@@ -110,7 +110,7 @@ def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_clock_is_asked_of_the_kernel() -> None:
     """What it answers depends on the machine; it answers, and the sentence fits."""
     finding = found("CHS-914")
-    assert (finding.severity is Severity.OK) is (finding.sentence == "a time service keeps this machine's clock right")
+    assert (finding.severity is Severity.OK) is (finding.sentence == "a time service synchronizes this machine's clock")
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -146,6 +146,6 @@ def test_a_machine_without_java(doctor: Callable[..., Result], monkeypatch: pyte
     for words in (["doctor", "--system"], ["jars"], ["dev", "up"]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == (1 if words[0] == "doctor" else 2), done.output
-        assert "CHS-901" in done.output and "no Java 17 or 21 found" in done.output
+        assert "CHS-901" in done.output and "no Java 17 or 21 was found" in done.output
         assert "fix: install Java 17" in done.output
         assert "Traceback" not in done.output

@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.parsed import parsed
+
 CHECKOUT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REQUIRED = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["dependencies"])}
@@ -21,7 +23,8 @@ DEV = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-
 MIRROR = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["mirror"])}
 PROTOBUF = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["protobuf"])}
 UI = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["ui"])}
-DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR | UI
+OTEL = {canonicalize_name(r.name): r for r in map(Requirement, PROJECT["optional-dependencies"]["otel"])}
+DECLARED = PROTOBUF | REQUIRED | DEV | MIRROR | UI | OTEL
 LOCK = {
     canonicalize_name(line.split("==")[0]): line.split("==")[1]
     for line in (CHECKOUT / "requirements.lock").read_text(encoding="utf-8").splitlines()
@@ -34,10 +37,12 @@ COMES_WITH = {"pydantic_core": "pydantic", "py4j": "pyspark"}
 NOT_IMPORTED_BY_US = {
     "pandas": "pyspark's mapInArrow imports it",
     "chdb": "the embedded server loads its library without the package",
+    "opentelemetry-sdk": "its module is the exporter's, too, which is found first",
 }
 EXTRAS = {
     "chsink/embedded/clickhouse/": DEV,
     "chsink/mirror/": MIRROR,
+    "chsink/observe/traces.py": OTEL,
     "chsink/decode/protobuf/": PROTOBUF,
     "chsink/ui/": UI,
 }
@@ -47,7 +52,7 @@ EXTRAS = {
 def imported() -> Iterator[tuple[str, str]]:
     """(file, top-level module) of every import that is neither ours nor the standard library's."""
     for file in [*(CHECKOUT / "chsink").rglob("*.py"), *(CHECKOUT / "statemachine").rglob("*.py")]:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [node.module]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from chsink.decode.avro.scalars import AvroNull, AvroType
 from chsink.decode.binary import TRUNCATED, Cursors, Positions
 
-LEFT_OVER: Final = "bytes are left behind the last field"
+LEFT_OVER: Final = "bytes are left after the last field"
 EMPTY_ITEMS: Final = 1000
 """A block may hold this many items more than its record has bytes, because nulls take no bytes."""
 RECURSIVE: Final = "a value of a recursive type, which no column holds"

@@ -59,10 +59,8 @@ function showHealth(doc) {
   if ($("health").dataset.level !== level || !$("announce").textContent) $("announce").textContent = clean(sentence);
   $("health").dataset.level = level;
   $("sentence").textContent = clean(sentence);
-  $("owner").textContent = owner
-    ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, doc.at)}.` +
-      (doc.beside ? " This page is served by the job." : "")
-    : "";
+  const claimed = owner ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, doc.at)}. ` : "";
+  $("owner").textContent = claimed + (doc.beside ? "This page is served by the job." : "");
   $("sink").textContent = clean(doc.sink);
   const label = { good: "", busy: "", idle: "", warn: "! ", bad: "!! " }[level];
   document.title = `${label}${clean(doc.sink)} · chsink`;
@@ -80,6 +78,15 @@ function showSums(section, { sums, landed }) {
     entry("Dead letters", count(sums.dead_letters), "", sums.dead_letters > 0),
     entry("Skipped", count(sums.skipped), "", sums.skipped > 0),
   );
+}
+
+function showVerified(line, { verified, at }) {
+  const { part, ok, offsets, differences } = verified;
+  const found = Object.entries(differences).map(([kind, n]) => `${count(n)} ${clean(kind)}`).join(", ") || "differences found";
+  line.textContent = `Last verified ${ago(verified.at, at)}${part ? ` (${clean(part)})` : ""}: ` +
+    `${words(offsets, "offset", "offsets")} judged, ${ok ? "no difference" : found}.`;
+  line.title = verified.at;
+  line.classList.toggle("some-warn", !ok);
 }
 
 const WHERE = { ended: "ended the job", state: "state store", ahead: "will halt the job", mirror: "mirror", letters: "dead letters" };
@@ -147,7 +154,7 @@ const heat = (lag) => (lag === null ? "u" : lag === 0 ? "0" : lag < 100 ? "1" : 
 
 function inWords([, partition, phase, start, end, lag, lagS, ageS], route) {
   const said = [`${clean(route.topic)} ${partition}`, lag === null ? "lag unknown" : `lag ${words(lag, "offset", "offsets")}`];
-  if (lag && lagS) said.push(`oldest waits for ${duration(lagS)}`);
+  if (lag && lagS) said.push(`oldest has waited ${duration(lagS)}`);
   if (phase === "BEFORE") said.push(`offsets ${start} to ${end} in doubt for ${duration(ageS)}`);
   else said.push(phase === "EMPTY" ? "nothing landed yet" : `landed up to offset ${end}`);
   return said.join(", ");
@@ -262,6 +269,7 @@ function show(doc) {
   const doubtful = doc.partitions.filter((p) => p[2] === "BEFORE");
   const landed = doc.routes.reduce((sum, r) => (r.speed?.landed_per_s == null ? sum : (sum ?? 0) + r.speed.landed_per_s), null);
   part("sums", doc.sums && { sums: doc.sums, landed }, showSums);
+  part("verified", doc.sums?.verified ? { verified: doc.sums.verified, at: doc.at } : null, showVerified);
   part("problems", doc.problems, showProblems);
   part("routes", doc.routes, showRoutes);
   part("partitions", doc.partitions.length ? doc : null, showPartitions);

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from chsink.clickhouse.client import ClickHouseClient, Connection, cached_client
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import ServerRefused
+from tests.support.examples import examples
 from tests.support.inserts import NOBODY, body, count, insert_into
 
 if TYPE_CHECKING:
@@ -138,13 +139,13 @@ def test_an_endpoint_travels_and_keeps_its_secret() -> None:
 # --- quoting, checked by the engine ----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(values=st.lists(TEXT, min_size=1, max_size=20))
 def test_the_engine_reads_every_literal_as_it_was(client: ClickHouseClient, values: list[str]) -> None:
     assert client.query("SELECT " + ", ".join(map(quote_string, values))) == [tuple(values)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names=st.lists(TEXT.filter(bool), min_size=1, max_size=20, unique=True))
 def test_the_engine_reads_every_identifier_as_it_was(client: ClickHouseClient, names: list[str]) -> None:
     columns = ", ".join(f"{i} AS {quote_identifier(n)}" for i, n in enumerate(names))

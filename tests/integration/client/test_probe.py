@@ -415,6 +415,7 @@ def test_a_view_that_forgets_sooner_than_its_table(
     assert [held(client, f"{target}_copy", "o").count(o) for o in range(10, 20)] == [1] * 10
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("change", ["dropped", "pointed elsewhere"])
 def test_a_view_that_goes_while_a_range_is_in_doubt(client: ClickHouseClient, target: str, change: str) -> None:
     """⚑ Blocks of the tables that views fill are counted together.  One of them had forgotten the piece, the other one's

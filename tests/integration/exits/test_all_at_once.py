@@ -67,6 +67,7 @@ def test_a_batch_settles_what_it_can_and_names_all_others(doubtful: Job, spark: 
     assert doubtful.in_doubt() == {1, 2, 3}
 
 
+@pytest.mark.soak
 def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob, spark: SparkSession) -> None:
     """Bad values in two partitions: both are named; the third is done."""
     job = make_job(partitions=3)

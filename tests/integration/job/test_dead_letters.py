@@ -133,6 +133,7 @@ def resend(job: Job, table: str, keeps: Mapping[str, Any]) -> None:
     assert run(job, *again, "--yes", *flags(keeps)).exit_code == 0
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("TOO_MANY_BAD")
 @pytest.mark.exit_of("DEAD_LETTERS_INCOMPLETE")
 @pytest.mark.exit_of("RESEND_LETTERS_UNKNOWN")

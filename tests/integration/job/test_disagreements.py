@@ -105,6 +105,7 @@ def test_compaction_in_a_range_in_doubt(make_job: MakeJob, spark: SparkSession, 
     assert job.phases() == {0: ("AFTER", end, end + 2)}
 
 
+@pytest.mark.soak
 def test_rows_of_another_sink_are_not_taken_for_its_own(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
@@ -132,6 +133,7 @@ def test_rows_of_another_sink_are_not_taken_for_its_own(
     assert job.in_doubt() == {0}
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PLAN_NOT_HELD")
 def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ retention: nothing is announced that cannot be read, and the named way out lands all that Kafka still holds."""

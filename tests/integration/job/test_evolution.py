@@ -165,6 +165,7 @@ def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSessio
     ]
 
 
+@pytest.mark.soak
 def test_a_backlog_with_a_new_field_in_each_chunk(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

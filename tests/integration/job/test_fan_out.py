@@ -109,6 +109,7 @@ def check(job: Job, settings: Mapping[str, Any]) -> None:
     }
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHOICE_CHANGED")
 @pytest.mark.exit_of("RESEND_OTHER_RECORDS")
 def test_each_table_has_its_records_whatever_ends_the_job(
@@ -140,7 +141,9 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         if doubtful:
             with connected(job.config({"route": swapped(settings)})) as services_now:
                 fingerprint = partial(present_fingerprint, services_now.clickhouse, stream=Untouched("read_committed"))
-                with pytest.raises(PreflightError, match="CHS-322.*table_by has changed"):
+                with pytest.raises(
+                    PreflightError, match="CHS-322.*table_by, or your program's transform, may have changed"
+                ):
                     plan_resolve(
                         services_now.clickhouse,
                         services_now.store,

@@ -109,6 +109,7 @@ def test_table_altered_and_topic_created_between_two_batches_of_a_running_query(
     assert said.count("new topics found") == 1
 
 
+@pytest.mark.soak
 def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

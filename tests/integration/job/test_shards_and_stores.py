@@ -68,6 +68,7 @@ def test_three_topics_to_two_tables_on_three_shards_with_state_in_zookeeper(
     assert job.phases() == {0: ("AFTER", 0, 40), 1: ("AFTER", 0, 25)}, "read from ZooKeeper"
 
 
+@pytest.mark.soak
 def test_int_hash_shards_with_state_in_memory_which_says_what_it_cannot_do(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

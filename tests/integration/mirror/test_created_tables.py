@@ -22,7 +22,7 @@ from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import MirrorRun
 from chsink.tables.iceberg import create_missing_iceberg
 from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
-from tests.support.job import eventually
+from tests.support.job import command, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,8 +56,14 @@ def routed(job: Mirrored, *routes: tuple[str, str]) -> None:
 
 
 def plain(record: dict[str, Any]) -> str:
-    """A record without its nulls."""
-    return json.dumps({key: value for key, value in record.items() if value is not None}, sort_keys=True)
+    """A record without its nulls, and without empty lists: pyiceberg reads a null list as one."""
+    return json.dumps(without_nulls(record), sort_keys=True)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item not in (None, [])}
+    return list(map(without_nulls, value)) if isinstance(value, list) else value
 
 
 def start(config: Config) -> Any:
@@ -86,6 +92,31 @@ def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], 
     job.check_both()
     assert job.catalog.load_table(TABLE).metadata.table_uuid == table.metadata.table_uuid
     assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
+
+
+def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """⚑ A-2: before there is a record; what has no Iceberg type is named."""
+    job = make_job()
+    table = job.tables[job.topic]
+    route = job.settings["mirror.route"].replace("create = {", 'create = { columns = "clickhouse",')
+    job.settings = {**job.settings, "mirror.route": route}
+    command(job.shards[0], f"ALTER TABLE {table} ADD COLUMN wide Int128, ADD COLUMN twice UInt64 ALIAS id * 2")
+    with pytest.raises(ChsinkError, match=r"CHS-284.*: wide Int128\n"):
+        start(job.config())
+    command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN wide, ADD COLUMN at Tuple(x UInt64, y Array(String))")
+
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    print_it = ["sql", "create-table", "--iceberg", "-c", str(job.file()), *sets]
+    said = CliRunner().invoke(app, print_it, catch_exceptions=False).stdout
+    assert "STRUCT<`x`: DECIMAL(20, 0), `y`: ARRAY<STRING>>," in said
+    assert list(start(job.config()).targets) == [TABLE], "without a record"
+    assert [f.name for f in job.catalog.load_table(TABLE).schema().fields][:-4] == ["id", "text", "at"]
+    spark.sql("SELECT CAST(NULL AS STRUCT<`x`: DECIMAL(20, 0), `y`: ARRAY<STRING>>)")  # as Spark reads the type
+    command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN at")
+
+    job.send(0, 30)
+    job.drain(spark)
+    job.check_both()
 
 
 def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
@@ -165,12 +196,15 @@ def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], 
     """A-5, A-6: in the middle of a range, and in another partition; every record is complete, older files stay."""
     job = make_job({"mirror.evolution": "add_columns", "mirror.interval_s": "1"})
     routed(job, (job.topic, TABLE))
-    old: list[dict[str, Any]] = [{"id": n, "text": f"0:{n}"} for n in range(40)]
+    old: list[dict[str, Any]] = [{"id": n, "text": f"0:{n}", "at": {"x": n}, "all": [{"y": [n]}]} for n in range(40)]
     job.send_values(0, old)
     job.drain(spark)
     before = {file.file.file_path for file in job.catalog.load_table(TABLE).scan().plan_files()}
 
-    new = [{"id": 40 + n, "text": f"0:{40 + n}", "n": n, "price": n / 4, "gone": None} for n in range(20)]
+    new: list[dict[str, Any]] = [
+        {"id": 40 + n, "text": f"0:{40 + n}", "n": n, "price": n / 4, "gone": None} for n in range(20)
+    ]
+    new = [{**each, "at": {"place": {"city": "ü"}}, "all": [{"y": [1], "z": 0.5}, {}]} for each in new]
     more = [{"id": 100 + n, "text": None, "n": n + 2**40, "seen": bool(n % 2)} for n in range(20)]
     job.send_values(0, [*old[:5], *new])
     job.send_values(1, [*old[:5], *more])
@@ -184,6 +218,8 @@ def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], 
     types = {field.name: str(field.field_type) for field in table.schema().fields}
     assert (types["n"], types["price"], types["seen"]) == ("long", "double", "boolean")
     assert "gone" not in types
+    assert table.schema().find_field("at.place.city") and table.schema().find_field("all.element.z")
+    assert table.scan(row_filter="at.x = 3").to_arrow().num_rows == 3
     assert len(table.schemas()) == 2, "one change for all tasks"
     assert before <= {file.file.file_path for file in table.scan().plan_files()}
     assert table.scan(row_filter=f"n >= {2**40}").to_arrow().num_rows == 20

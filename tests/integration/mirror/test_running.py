@@ -121,6 +121,7 @@ def test_commits_go_on_while_a_batch_runs(make_job: MakeJob, spark: SparkSession
     assert len(job.mirrored()) == job.sent[job.topic, 0]
 
 
+@pytest.mark.soak
 def test_killed_and_started_again_with_a_partition_more(make_job: MakeJob, stack: Stack, spark: SparkSession) -> None:
     """⚑ SIGKILL of the whole job, and a partition that is added while it runs."""
     job = make_job()

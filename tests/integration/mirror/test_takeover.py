@@ -115,6 +115,7 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_UNSURE")
 def test_compacted_and_expired(make_bench: MakeBench) -> None:
     """⚑ No snapshot of the connector is left: a person names it, and its group says what was committed."""
@@ -190,6 +191,7 @@ def test_a_control_topic_that_was_created_again(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_UNKNOWN")
 def test_a_connector_that_has_committed_nothing(make_bench: MakeBench) -> None:
     bench = make_bench()
@@ -216,6 +218,7 @@ def test_a_connector_that_runs(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_MOVED")
 def test_a_connector_that_was_started_meanwhile(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = make_bench()
@@ -316,6 +319,7 @@ def test_events_that_kafka_deleted(make_bench: MakeBench) -> None:
     assert sorted(n for _, _, n in bench.landed()) == [1, 2]
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_FILE")
 def test_a_waiting_file_that_was_deleted(make_bench: MakeBench) -> None:
     bench = make_bench()

@@ -45,6 +45,7 @@ def names(locations: Any) -> list[str]:
     return sorted(Path(location).name for location in locations)
 
 
+@pytest.mark.soak
 def test_clean_and_events_beside_a_mirror(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ O-5, E-12.  A crashed attempt's files go; a crashed attempt's unit that was handed over lands afterwards."""
     bench = make_bench()

@@ -27,6 +27,7 @@ from chsink.statemachine.parts import Sending, TopicLife, Unsettled
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.tokens import piece_token
+from tests.support.examples import examples
 
 TP = TopicPartition("t", 1)
 MISFIT = "a record does not fit its table: "
@@ -515,7 +516,7 @@ def test_a_record_with_several_rows_is_looked_for_in_its_piece() -> None:
     assert writer.probes == [(0, OffsetRange(start, end)) for start, end in TILES]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.lists(st.integers(0, 199), max_size=9, unique=True), min_size=1, max_size=4),
     st.lists(st.integers(0, 900), max_size=5),

@@ -20,6 +20,7 @@ shard_key = "k"
 BY, TO = '[[route]]\ntopic = "a"\ntable_by = { ', 'column = "c", tables = { x = "x" } }'
 DEAD = 'errors.on_bad_value = "dead_letter"'
 MIRRORED = '[[mirror.route]]\ntopic = "a"\ntable = "s.t"'
+ENSEMBLE = '[state]\nstore = "zookeeper"\nzookeeper = "a:2181"'
 MIRRORED_B = '[[mirror.route]]\ntopic = "b"\ntable = "s.t"'
 
 CASES = {
@@ -163,6 +164,12 @@ CASES = {
         ("[clickhouse]\ninsert_timeout_s = 5", "clickhouse.connect_timeout_s", "clickhouse.insert_timeout_s"),
     ],
     "state_is_no_target": [('[state]\ntable = "default.flights"', "state.table", "another table")],
+    "zookeeper_login_is_whole": [
+        (f'{ENSEMBLE}\npassword = {{ file = "/dev/null" }}', "state.password", "state.user"),
+        (f'{ENSEMBLE}\nmechanism = "sasl"', "state.mechanism", "state.user"),
+        (f'{ENSEMBLE}\ntls = {{ enabled = true, key_file = "/k.pem" }}', "state.tls.key_file", "state.tls.cert_file"),
+        (f'{ENSEMBLE}\ntls = {{ ca_file = "/ca.pem" }}', "state.tls.ca_file", "state.tls.enabled"),
+    ],
     "interval_is_used": [
         ('[trigger]\nmode = "available_now"\ninterval = "10 seconds"', "trigger.interval", "processing_time"),
     ],
@@ -247,6 +254,7 @@ def test_every_check_has_a_case() -> None:
         f'[clickhouse]\n{TWO}\nhash_function = "rand"',
         '[clickhouse]\nendpoints = "https://a"',
         '[state]\nstore = "zookeeper"\nzookeeper = "a:2181,b:2181"\npath = "/x"',
+        f'{ENSEMBLE}\nuser = "u"\ntls = {{ enabled = true, ca_file = "/ca.pem" }}',
         '[state]\nstore = "memory"',
         '[trigger]\nmode = "available_now"',
         '[trigger]\ninterval = "1 second"',

@@ -8,7 +8,7 @@ inside its own class, as ``self``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -40,6 +40,12 @@ MODELS: dict[str, tuple[type[BaseModel], ...]] = {
     "observe": (sections.Observe,),
     "spark": (sections.Spark,),
 }
+SECTIONS = {
+    model.__name__: [section for section, models in MODELS.items() if model in models]
+    for models in MODELS.values()
+    for model in models
+}
+"""The sections that a class is the model of."""
 DISPATCHED = {("state", "store"), ("settings", "type"), ("endpoints", "name")}
 
 
@@ -62,22 +68,23 @@ def pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def read_in(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Sections and the attributes that are taken of them."""
     stands_for = {name: {name} for name in MODELS}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         for target, value in pairs(node):
             if isinstance(target, ast.Name) and names_of(value) in MODELS:
                 stands_for[names_of(value)].add(target.id)
-        for section, models in MODELS.items():
-            classes = {model.__name__ for model in models}
-            if isinstance(node, ast.arg) and node.annotation and names_of(node.annotation) in classes:
+        if isinstance(node, ast.arg) and node.annotation:
+            for section in SECTIONS.get(names_of(node.annotation), ()):
                 stands_for[section].add(node.arg)
-            if isinstance(node, ast.ClassDef) and node.name in classes:
-                yield from ((section, attribute) for attribute in taken_of({"self"}, node))
+        if isinstance(node, ast.ClassDef):
+            for section in SECTIONS.get(node.name, ()):
+                yield from ((section, attribute) for attribute in taken_of({"self"}, ast.walk(node)))
     for section, names in stands_for.items():
-        yield from ((section, attribute) for attribute in taken_of(names, tree))
+        yield from ((section, attribute) for attribute in taken_of(names, nodes))
 
 
-def taken_of(names: set[str], tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def taken_of(names: set[str], nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             base = node.value.value if isinstance(node.value, ast.Subscript) else node.value
             if names_of(base) in names:

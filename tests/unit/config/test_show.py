@@ -11,6 +11,8 @@ import pytest
 
 from chsink.config import Config, load, page, settings
 from chsink.config.model import schema
+from chsink.config.schema import rows
+from chsink.state import KeeperMap, ZooKeeper
 
 Build = Callable[..., Config]
 DOCS = Path(__file__).parents[3] / "docs"
@@ -27,8 +29,9 @@ def test_every_key_is_shown_with_its_origin(build: Build) -> None:
     shown = {
         setting.key: setting for setting in settings(build("[observe]\nmetrics_port = 9\n[spark.conf]\nspark.a = 1"))
     }
-    scalars = {path for path, key in schema().keys.items() if not key.options and not key.listed} - {"state.zookeeper"}
-    assert set(shown) == scalars | {"spark.conf.spark.a"}
+    scalars = {path for path, key in schema().keys.items() if not key.options and not key.listed}
+    elsewhere = {key.path for key in rows(ZooKeeper, "state.")} - {key.path for key in rows(KeeperMap, "state.")}
+    assert set(shown) == scalars - elsewhere | {"spark.conf.spark.a"}
     assert (shown["observe.metrics_port"].value, shown["observe.metrics_port"].origin) == (9, "job.toml")
     assert shown["spark.conf.spark.a"].origin == "job.toml"
     assert shown["observe.progress"].origin == "default"

@@ -14,6 +14,7 @@ from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
 from chsink.decode.refused_texts import Refused
+from tests.support.examples import examples
 
 COLUMNS = [Column("a", "Nullable(Int64)"), Column("s", "Nullable(String)")]
 # Pieces that close, open or fake the wrapping around a record, and what ends or hides text.
@@ -65,7 +66,7 @@ def good(at: int) -> bytes:
     return json.dumps({"a": at, "s": f"row {at}"}).encode()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), junk), min_size=1, max_size=5))
 @example([(50, b'{}}{"r":{}')])
 @example([(50, b'{"a":1'), (51, b',"a":2}')])
@@ -87,7 +88,7 @@ def test_neighbours_of_junk_are_untouched(placed: list[tuple[int, bytes]]) -> No
         assert found[at] == {"a": at, "s": f"row {at}".encode()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(junk, min_size=1, max_size=4))
 @example([b'{}}{"r":{}', b"{}}\0"])
 @example([b'{}}{"r":{}', b""])

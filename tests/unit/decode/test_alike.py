@@ -22,6 +22,7 @@ from chsink.decode.fields import Field, fields_of
 from chsink.decode.refused_texts import Refused
 from chsink.decode.skeleton import Skeleton, Slot, skeleton_of
 from chsink.decode.values import parse_record
+from tests.support.examples import examples
 
 KINDS = ["Int64", "UInt64", "Int8", "Float64", "Float32", "Bool", "String", "DateTime", "Date", "UUID"]
 EVERY_KIND = [
@@ -108,7 +109,7 @@ def outcomes(reference: ExactDecoder, records: list[bytes]) -> list[str]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(EVERY_KIND), st.data())
 def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.DataObject) -> None:
     columns = [
@@ -130,7 +131,7 @@ def test_each_record_has_the_row_that_the_reference_gives(kind: str, data: st.Da
         assert found == outcomes(reference, records)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(EVERY_KIND), st.data())
 @example("Int64", None)
 def test_what_is_read_at_once_is_what_the_reference_gives(kind: str, data: st.DataObject | None) -> None:

@@ -22,6 +22,7 @@ from chsink.decode.avro.types import AvroMessage, AvroRecord
 from chsink.decode.blocks import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
+from tests.support.examples import examples
 
 UUID = "123e4567-e89b-12d3-a456-426614174000"
 NOON = dt.datetime(2026, 1, 31, 12, 0, tzinfo=dt.UTC)
@@ -234,7 +235,7 @@ def test_timestamps_of_every_unit(unit: str, local: str) -> None:
         ("long", b"\xff" * 9 + b"\x02", "an integer of more than 64 bits"),
         ("long", b"\xff" * 11, "an integer of more than 64 bits"),
         ("int", zigzag(2**31), "an int of more than 32 bits"),
-        ("int", b"\x02\x02", "bytes are left behind the last field"),
+        ("int", b"\x02\x02", "bytes are left after the last field"),
         ("double", b"1234567", "the record ends inside a value"),
         ("boolean", b"\x02", "a boolean that is neither 0 nor 1"),
         (ENUM, b"\x06", "an enum's number without a symbol"),
@@ -418,7 +419,7 @@ def pythonic(kind: Any, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_any_valid_record_is_what_fastavro_reads(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(KINDS, min_size=1, max_size=4))
@@ -441,7 +442,7 @@ def test_any_valid_record_is_what_fastavro_reads(data: st.DataObject) -> None:
         assert [pythonic(one, value) for value in found[f"f{at}"].to_pylist()] == [plain(row[at]) for row in rows]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_a_record_is_the_same_alone_and_among_others_whatever_its_bytes_are(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(KINDS, min_size=1, max_size=3))

@@ -14,6 +14,7 @@ from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
 from chsink.decode.refused_texts import Refused
+from tests.support.examples import examples
 
 LEAVES = [
     "Int8",
@@ -302,7 +303,7 @@ def outcome(decoded: Decoded, size: int) -> list[tuple[str, Any]]:
     return [result[row] for row in range(size)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(column_types, st.sampled_from(["", "DEFAULT"]), st.lists(records, min_size=1, max_size=6))
 def test_each_record_has_the_outcome_it_has_alone_and_by_the_reference(
     kind: str, default: str, some: list[bytes]
@@ -315,7 +316,7 @@ def test_each_record_has_the_outcome_it_has_alone_and_by_the_reference(
     assert decoded == alone * 40
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(column_types, st.lists(records, min_size=1, max_size=4), st.integers(0, 3))
 def test_what_the_fast_path_lets_through_is_what_the_reference_gives(
     kind: str, some: list[bytes], sampled: int

@@ -20,6 +20,7 @@ from chsink.decode.blocks import Collected
 from chsink.decode.fields import fields_of
 from chsink.decode.messages import MessageDecoder
 from chsink.decode.protobuf.descriptors import DescriptorError, file_of, message_at, message_in_set
+from tests.support.examples import examples
 
 FILE = """
 name: "all.proto" package: "t" syntax: "proto3"
@@ -326,7 +327,7 @@ NUMBERS = {
 RECORDS = st.fixed_dictionaries({}, optional=NUMBERS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(RECORDS, min_size=1, max_size=6))
 def test_any_message_is_what_protobufs_library_reads(rows: list[dict[str, Any]]) -> None:
     from chsink.decode.binary import Cursors
@@ -351,7 +352,7 @@ def test_any_message_is_what_protobufs_library_reads(rows: list[dict[str, Any]])
         assert found["one_s"][at].as_py() == (whole.one_s if whole.HasField("one_s") else None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(RECORDS, min_size=1, max_size=3), data=st.data())
 def test_a_record_is_the_same_alone_and_among_others_whatever_its_bytes_are(
     rows: list[dict[str, Any]], data: st.DataObject

@@ -14,6 +14,7 @@ import pytest
 from chsink.errors.catalogue import CATALOGUE, from_wire
 from chsink.errors.entry import fields, halt
 from chsink.errors.families import HaltError
+from tests.support.parsed import parsed
 
 CHECKOUT = Path(__file__).parents[3]
 ENTRY = halt("CHS-399", "{tp}: {count} records are gone", "restore {tp}", ok="{tp} is whole")
@@ -23,12 +24,12 @@ NOT_OF_THE_ENTRY = {"severity"}
 def calls() -> Iterator[tuple[str, str, set[str]]]:
     """Where an entry is made an error: place, entry, keywords.  ``found`` and ``passed`` take the entry as an argument."""
     for file in sorted((CHECKOUT / "chsink").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if not isinstance(node, ast.Call):
                 continue
             for target in (node.func, *node.args):
-                if ast.unparse(target).startswith("CommitHalt."):  # the core's name for it, not the entry
-                    continue
+                if isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "CommitHalt":
+                    continue  # the core's name for it, not the entry
                 name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
                 keywords = {k.arg for k in node.keywords if k.arg} - NOT_OF_THE_ENTRY
                 if name in CATALOGUE and not any(k.arg is None for k in node.keywords):
@@ -52,7 +53,7 @@ def test_an_id_is_written_in_the_catalogue_only() -> None:
         f"{file.relative_to(CHECKOUT)}:{node.lineno}"
         for file in sorted((CHECKOUT / "chsink").rglob("*.py"))
         if not {"errors", "statemachine"} & set(file.relative_to(CHECKOUT).parts)
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"CHS-\d{3}", node.value)
     ]
     assert elsewhere == []

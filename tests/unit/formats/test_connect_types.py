@@ -18,6 +18,7 @@ from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.settings import Debezium, Json
 from tests.support.connect_cases import CASES, DECIMAL, VARIABLE, Case, event
+from tests.support.examples import examples
 from tests.unit.formats.decoding import Bytes, alone, outcomes
 
 PLAIN = Debezium(type="debezium")
@@ -258,7 +259,7 @@ def formed(form: str, schema: dict[str, Any], value: str) -> bytes:
     return whole.replace(b":", b" : ", 1) if form == "spaced" else whole
 
 
-@hypothesis(max_examples=80, deadline=None)
+@hypothesis(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.tuples(FORMS, SCHEMAS, NUMBERS), max_size=12),
     st.sampled_from(["Decimal(38, 2)", "Nullable(Int64)", "Float64", "Array(Decimal(9, 1))", "Nullable(String)"]),
@@ -302,7 +303,7 @@ def test_a_batch_with_many_schemas(form: str) -> None:
     assert found[::2] == found[1::2]
 
 
-@hypothesis(max_examples=200, deadline=None)
+@hypothesis(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(-(2**126), 2**126), min_size=1, max_size=30), st.integers(-3, 40))
 def test_the_bytes_of_any_number(numbers: list[int], scale: int) -> None:
     """⚑ Read at once as one by one, and as Python reads them."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from chsink.decode.columns import Column
 from chsink.errors import PreflightError
 from chsink.formats.settings import Debezium
+from tests.support.examples import examples
 from tests.unit.formats.decoding import alone, outcomes
 
 COLUMNS = (
@@ -158,7 +159,7 @@ EVENTS = st.builds(
 KEYS = st.sampled_from(data(None, {"id": 7}, wrapped({"id": 8}), {"id": "x"}, b"["))
 
 
-@hypothesis(max_examples=40, deadline=None)
+@hypothesis(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(EVENTS | st.none() | st.sampled_from([b"", b"{}", b"["]), KEYS), max_size=10))
 def test_a_batch_is_its_records(records: list[tuple[Any, bytes | None]]) -> None:
     values, keys = data(*(value for value, _ in records)), [key for _, key in records]

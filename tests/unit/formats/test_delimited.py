@@ -15,6 +15,7 @@ from chsink.config import InvalidConfigError
 from chsink.decode.columns import Column
 from chsink.errors import ConfigError, PreflightError
 from chsink.formats.settings import Csv, FormatSettings, Tsv
+from tests.support.examples import examples
 from tests.unit.formats.decoding import alone, outcomes
 
 COLUMNS = (
@@ -114,7 +115,7 @@ def test_a_null_of_ones_own_a_delimiter_and_fields_that_are_left_out() -> None:
 CELLS = st.lists(st.text(alphabet='a1",\n\r\\ é\0', max_size=4), min_size=1, max_size=5)
 
 
-@hypothesis(max_examples=50, deadline=None)
+@hypothesis(max_examples=examples(50), deadline=None)
 @given(st.lists(CELLS, max_size=8), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
 def test_what_pythons_csv_writes_is_read_as_it_was(rows: list[list[str]], quoting: int) -> None:
     values = []
@@ -138,7 +139,7 @@ JUNK = st.lists(
 )
 
 
-@hypothesis(max_examples=50, deadline=None)
+@hypothesis(max_examples=examples(50), deadline=None)
 @given(JUNK)
 @pytest.mark.parametrize("settings", [CSV, TSV, Csv(type="csv", columns=("name",)), Tsv(type="tsv", columns=("name",))])
 def test_a_batch_is_its_records(settings: Csv | Tsv, values: list[bytes | None]) -> None:

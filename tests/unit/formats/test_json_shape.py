@@ -19,6 +19,7 @@ from chsink.errors import PreflightError
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.settings import Json
+from tests.support.examples import examples
 
 COLUMNS = (
     Column("id", "UInt32"),
@@ -119,7 +120,7 @@ LIKELY = st.fixed_dictionaries(
 )
 
 
-@hypothesis(max_examples=60, deadline=None)
+@hypothesis(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(LIKELY, ANY.filter(lambda value: value is not None)), max_size=12))
 def test_each_record_has_the_outcome_it_has_alone_and_by_the_reference(values: list[Any]) -> None:
     found = decode(SHAPE, COLUMNS, values)

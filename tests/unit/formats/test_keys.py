@@ -13,6 +13,7 @@ from chsink.errors import PreflightError
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched, fingerprint
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns, Raw
+from tests.support.examples import examples
 from tests.unit.formats.decoding import alone, outcomes
 
 COLUMNS = (Column("id", "UInt32"), Column("name", "String"), Column("region", "Nullable(String)"))
@@ -47,7 +48,7 @@ def test_a_raw_key_beside_json() -> None:
 MESSY = st.sampled_from([None, b"", b"{}", b"[", b'{"id":1}', b'{"id":-1}', b'{"name":"x"}', b'{"id":2,"name":"y"}'])
 
 
-@hypothesis(max_examples=60, deadline=None)
+@hypothesis(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(MESSY, MESSY), max_size=8))
 def test_a_batch_is_its_records(records: list[tuple[bytes | None, bytes | None]]) -> None:
     values, keys = [value for value, _ in records], [key for _, key in records]

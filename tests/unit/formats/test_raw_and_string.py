@@ -15,6 +15,7 @@ from chsink.errors import PreflightError
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.settings import FormatSettings, Raw, String
+from tests.support.examples import examples
 
 RAW, STRING = Raw(type="raw"), String(type="string")
 
@@ -52,7 +53,7 @@ def test_string_is_the_same_text_in_json() -> None:
     }
 
 
-@hypothesis(max_examples=60, deadline=None)
+@hypothesis(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=4), st.text(max_size=4).map(str.encode))))
 @pytest.mark.parametrize("settings", [RAW, STRING])
 def test_a_batch_is_its_records(settings: FormatSettings, values: list[bytes | None]) -> None:

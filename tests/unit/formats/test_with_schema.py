@@ -120,10 +120,10 @@ def test_what_is_not_of_the_registry_is_bad_and_spoils_no_other(service: Registr
             (3, "the value is empty", False),
             (4, "it does not begin with a zero byte and a schema id, as records of a Schema Registry do", False),
             (5, "its schema id 2147483647 is not in the Schema Registry", False),
-            (6, f"its schema id {other} is of a schema of the kind JSON", False),
-            (7, f"the schema of its id {text} cannot be used: it is not a record", False),
+            (6, f"its schema id {other} belongs to a schema of type JSON", False),
+            (7, f"its schema (id {text}) cannot be used: it is not a record", False),
             (8, "the record ends inside a value", False),
-            (9, "bytes are left behind the last field", False),
+            (9, "bytes are left after the last field", False),
         }
 
 
@@ -157,7 +157,7 @@ def test_json_with_a_schema_is_the_json_behind_its_header(service: RegistryServi
     assert decoded.rows is not None
     assert decoded.rows.to_pylist() == [0, 3, 4, 5, 6]
     assert [one.row for one in decoded.bad] == [1, 2, 7, 8]
-    assert decoded.bad[1].reason.endswith("is of a schema of the kind AVRO")
+    assert decoded.bad[1].reason.endswith("belongs to a schema of type AVRO")
     assert decoded.bad[2].reason.startswith("not valid JSON at byte")
     assert decode(Records(form, Columns(TABLE, (), "UTC")), []).batch.num_rows == 0
 
@@ -210,7 +210,7 @@ def test_protobuf_messages_say_which_of_their_file_they_are(service: RegistrySer
         assert decoded.batch.column("at").to_pylist()[:5] == [None, None, None, None, {"city": "Köln".encode()}]
         assert [(one.row, one.reason) for one in decoded.bad if one.row < len(values)] == [
             (5, "value is null (a tombstone)"),
-            (6, f"its schema id {int.from_bytes(avro[1:5], 'big')} is of a schema of the kind AVRO"),
+            (6, f"its schema id {int.from_bytes(avro[1:5], 'big')} belongs to a schema of type AVRO"),
             (7, "its schema cannot be used: it has no message at [9]"),
             (8, "it does not say which message of its schema it is"),
             (9, "the record ends inside a value"),

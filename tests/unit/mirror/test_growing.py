@@ -30,7 +30,8 @@ from chsink.errors.catalogue import from_wire
 from chsink.errors.preflight import MIRROR_COLUMNS_MISSING
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.growing import grow
-from chsink.mirror.lacking import ColumnLook, encoded, joined, promoted, wanted_by
+from chsink.mirror.lacking import ColumnLook, encoded, joined, wanted_by
+from chsink.mirror.lacking_parts import promoted
 from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.types import TableColumns
 from chsink.ports import Outcome
@@ -66,7 +67,7 @@ def needed(*values: dict[str, Any], schema: Schema = SCHEMA) -> dict[str, tuple[
         ({"d": -0.05}, {}),
         ({"d": 10**36 - 1}, {"d": ("decimal(38, 2)", False)}),
         ({"r": None}, {"r": ("string", False)}),
-        ({"new": 1, "b": [1], "e": None}, {"new": ("long", False), "b": ("string", False)}),
+        ({"new": 1, "b": [1], "e": None}, {"new": ("long", False), "b": ("list<long>", False)}),
         ({"a.b": 1, "_kafka_key": 2}, {}),
         ({"id": None}, {}),
         ({"n": "x"}, {}),

@@ -24,6 +24,7 @@ from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedFiel
 from chsink.mirror.arrays import cast
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
+from tests.support.examples import examples
 from tests.support.iceberg_cases import CASES
 
 LEAVES = {str(case.kind): case for case in CASES if str(case.kind) not in ("float", "double")}
@@ -213,7 +214,7 @@ def batch_of(texts: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": pa.array([text.encode() for text in texts], pa.binary())})
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(world=worlds())
 def test_what_is_decoded_is_what_the_record_says(catalog: Catalog, world: tuple[Schema, list[Object]]) -> None:
     """⚑ W-5.  All in one batch, and each record alone, which is read another way; then from a file, by Arrow and by

@@ -10,11 +10,12 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitStateUnknownException, TableAlreadyExistsError
 from pyiceberg.table.sorting import NullOrder, SortDirection
-from pyiceberg.types import IcebergType, LongType, StringType, TimestamptzType
+from pyiceberg.types import IcebergType, IntegerType, LongType, StringType, TimestamptzType
 
 from chsink.config.mirror import NewTable
 from chsink.errors import PreflightError
 from chsink.mirror import new_tables
+from chsink.mirror.nested_types import list_of, map_of, struct_of
 from chsink.mirror.new_tables import create, defined, spark_sql
 from chsink.notation.iceberg_terms import SortTerm, Term, parse_sort_term, parse_term
 
@@ -92,6 +93,26 @@ def test_the_statement_says_the_same() -> None:
     assert made == SQL
     assert identifier == "ALTER TABLE `lake`.`shop`.`orders` SET IDENTIFIER FIELDS `id`"
     assert order.endswith(" WRITE LOCALLY ORDERED BY `at` DESC NULLS LAST, `na``me` ASC NULLS LAST")
+
+
+def test_nested_columns(open_catalog: Open) -> None:
+    """⚑ W-5: with ids of their own, and as Spark writes them."""
+    inner = struct_of({"x": LongType(), "at": TimestamptzType()})
+    assert inner is not None
+    columns: dict[str, IcebergType] = {"id": LongType(), "m": map_of(IntegerType(), list_of(inner)), "s": inner}
+    table = defined("shop.nested", columns, NewTable(identifier=("id",), partition=("bucket(4, id)",)))
+    made, _ = create(open_catalog(), table)
+
+    assert [str(field.field_type) for field in made.schema().fields[1:3]] == [
+        "map<int, list<struct<11: x: optional long, 12: at: optional timestamptz>>>",
+        "struct<13: x: optional long, 14: at: optional timestamptz>",
+    ]
+    assert made.schema().identifier_field_names() == {"id"}
+    sql = spark_sql("lake", table)[0]
+    assert "`m`                MAP<INT, ARRAY<STRUCT<`x`: BIGINT, `at`: TIMESTAMP>>>,\n" in sql
+    for new in (NewTable(partition=("s",)), NewTable(sort=("m",)), NewTable(identifier=("s",))):
+        with pytest.raises(PreflightError, match="CHS-284"):
+            defined("shop.nested", columns, new)
 
 
 @pytest.mark.parametrize(

@@ -111,15 +111,16 @@ def test_what_cannot_be_written_is_named() -> None:
         "p: identity of a uuid, whose rows pyiceberg does not find",
     )
     promised = NestedField(2, "c", LongType(), required=True)
-    assert "writes no null" in unusable(spec_of(VoidTransform()), Schema(promised))[0]
+    assert "cannot write the null" in unusable(spec_of(VoidTransform()), Schema(promised))[0]
     assert (
-        "writes no null" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "s", StructType(promised))))[0]
+        "cannot write the null"
+        in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "s", StructType(promised))))[0]
     )
     held = Schema(NestedField(1, "s", StructType(promised), required=True))
     assert not unusable(spec_of(IdentityTransform()), held)
     inside = Schema(NestedField(1, "l", ListType(2, LongType())))
-    assert "no single value" in unusable(spec_of(IdentityTransform()), inside)[0]
-    assert "no single value" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
+    assert "not a single value" in unusable(spec_of(IdentityTransform()), inside)[0]
+    assert "not a single value" in unusable(spec_of(IdentityTransform()), Schema(NestedField(1, "n", LongType())))[0]
 
 
 def internal(value: Any) -> Any:

@@ -36,6 +36,7 @@ from pyiceberg.types import (
 
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns, unsupported
+from tests.support.examples import examples
 from tests.support.iceberg_cases import CASES, NESTED, Case, same
 
 PAGE = (Path(__file__).parents[3] / "docs" / "types.md").read_text(encoding="utf-8")
@@ -168,7 +169,7 @@ PLAIN_NUMBER = re.compile(r'"?-?\d+(\.\d+)?([eE]-?\d+)?"?')
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if str(c.kind) in ORACLES], ids=str)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(texts=st.lists(TEXTS, min_size=1, max_size=8))
 def test_what_is_decoded_is_what_the_text_says(case: Case, texts: list[str]) -> None:
     """Exactly the value, or bad: decided by reading the text once more, apart from the decoder."""
@@ -182,7 +183,7 @@ def test_what_is_decoded_is_what_the_text_says(case: Case, texts: list[str]) -> 
     assert all(same(*pair) for pair in zip(found, expected.values(), strict=True)), found
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     moments=st.lists(st.datetimes(), min_size=1, max_size=8),
     ahead=st.integers(-23 * 60 - 59, 23 * 60 + 59),

@@ -13,6 +13,7 @@ from chsink.statemachine.choices import Mixed, joining, mixed_choices
 from chsink.statemachine.parts import Seen, Sending, TableChoice, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
+from tests.support.examples import examples
 
 TABLES = ("a", "b", "c")
 OLD = "decoder=1,table_by={}old"
@@ -166,7 +167,7 @@ runs = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(runs, st.integers(1, 8))
 def test_each_offset_goes_to_all_its_tables_under_one_choice(
     history: list[tuple[dict[str, int], list[int], int]], length: int

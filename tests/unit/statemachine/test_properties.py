@@ -13,6 +13,7 @@ from chsink.statemachine.parts import Seen, Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateRecord
 from chsink.statemachine.table import Decision, Facts, Halt, Policy, StepKind, decide, settle
+from tests.support.examples import examples
 
 small = st.integers(0, 12)
 ranges = st.tuples(small, small).map(lambda p: OffsetRange(min(p), max(p)))
@@ -43,7 +44,7 @@ def records(draw: st.DrawFn) -> StateRecord | None:
     )
 
 
-many = settings(max_examples=400)
+many = settings(max_examples=examples(400))
 
 
 @many

@@ -43,6 +43,11 @@ def test_routes_and_partitions() -> None:
     assert found["sums"]["lag"] == sum(row[5] for row in found["partitions"])
 
 
+def test_the_last_result_of_verify() -> None:
+    assert made(pictures.landing())["sums"]["verified"] is None
+    assert made(pictures.idle())["sums"]["verified"]["offsets"] == 810_413
+
+
 def test_names_arrive_as_they_are() -> None:
     found = made(pictures.hostile())
     assert found["routes"][0]["topic"] == HOSTILE

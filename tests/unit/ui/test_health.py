@@ -37,6 +37,14 @@ def test_what_was_left_out_is_said() -> None:
     assert said.sentence == "Up to date: everything that Kafka holds has landed (4 kept as dead letters, 2 skipped)."
 
 
+def test_differences_that_verify_found() -> None:
+    found = pictures.verified(ok=False, differences={"missing": 3})
+    said = health(picture(sink(*partitions(CLICKS, 1), verified=found)))
+    assert said.level == "warn"
+    assert said.sentence == f"chsink verify found differences, {found.at}: 810,413 offsets judged, 3 missing."
+    assert health(picture(sink(*partitions(CLICKS, 1), verified=pictures.verified()))).level == "good"
+
+
 def test_a_sink_that_never_ran() -> None:
     assert health(picture(_empty(lag=12))).sentence == "This sink has not run yet. 12 offsets wait in Kafka."
     assert health(picture(_empty(lag=0))).sentence == "This sink has not run yet. Kafka holds nothing for it."
@@ -88,10 +96,17 @@ def test_a_mirror_that_is_behind_or_alone() -> None:
     assert found is not None and found.status is not None
     well = MirrorPicture(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
     assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
-    assert (
-        health(picture(None, mirror=well)).sentence
-        == "This job has no ClickHouse. The mirror is 60,210 offsets behind."
-    )
+    assert health(picture(None, mirror=well)).sentence == "The mirror is 60,210 offsets behind."
+    done = health(pictures.mirror_alone())
+    assert (done.level, done.sentence) == ("good", "Up to date: the mirror has all that Kafka holds.")
+
+
+def test_a_mirror_that_cannot_be_read() -> None:
+    lost = MirrorPicture(failure=failure_of(services.KAFKA_UNAVAILABLE(bootstrap="k:1", reason="refused")))
+    for found in (None, sink()):
+        said = health(picture(found, mirror=lost))
+        assert said.level == "bad"
+        assert said.sentence.startswith("The mirror's tables cannot be read: CHS-702: Kafka at k:1")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from chsink.statemachine.commit.plan import holes, plan_commit
 from chsink.statemachine.commit.rounds import CommitPace, RoundView, due, low_watermark
 from chsink.statemachine.commit.units import Head, Position, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from tests.support.examples import examples
 
 TPS = [TopicPartition("t", n) for n in range(2)]
 VIEW = TableView("u", frozenset({0}))
@@ -30,7 +31,7 @@ def units(draw: st.DrawFn) -> list[Unit]:
 
 
 untils = st.tuples(small, small)
-many = settings(max_examples=300)
+many = settings(max_examples=examples(300))
 
 
 def chain(until: tuple[int, int]) -> Chain:

@@ -31,6 +31,7 @@ JOINING = Place(None, NEW, joins=True)
         (6, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
         (8, [Place(HELD_OLD, NEW), JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
         (8, [JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
+        (8, [Place(replace(HELD_OLD, until=5), OLD), Place(None, joins=True)], Beginning("JOINS", origin=8)),
         (8, [Place(HELD_OLD, OLD), Place(None, OLD)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
         (8, [Place(HELD_OLD, NEW), JOINING, Place(None)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
     ],
