@@ -36,6 +36,9 @@ WORDS = {
     "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
 
+AnyShardOption = Annotated[
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+]
 AddedOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,6 +46,9 @@ AddedOption = Annotated[
         help="A column that was added after rows had landed: they may have its default. Repeat for several.",
         metavar="COLUMN",
     ),
+]
+AnyShardOption = Annotated[
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
 ]
 
 
@@ -59,9 +65,7 @@ def verify(  # noqa: PLR0917 - options of a command
     end: Annotated[
         int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", metavar="N", min=0)
     ] = None,
-    any_shard: Annotated[
-        bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
-    ] = False,
+    any_shard: AnyShardOption = False,
     added: AddedOption = None,
     as_json: JsonOption = False,
 ) -> None:
