@@ -47,9 +47,6 @@ AddedOption = Annotated[
         metavar="COLUMN",
     ),
 ]
-AnyShardOption = Annotated[
-    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
-]
 
 
 def verify(  # noqa: PLR0917 - options of a command
