@@ -62,7 +62,7 @@ TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPI
 PartitionsArgument = Annotated[
     list[int] | None,
     typer.Argument(
-        help="Partition numbers. Default: every partition of the topic to which this applies.",
+        help="Partition numbers. Default: all partitions of the topic that the command applies to.",
         metavar="PARTITION",
         min=0,
     ),

@@ -48,10 +48,13 @@ AsTerms = BeforeValidator(_separate)
 
 
 class NewTable(Section):
-    """What a new Iceberg table has besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
+    """How a new Iceberg table looks: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
 
     inline: ClassVar[bool] = True
 
+    columns: Literal["records", "clickhouse"] = "records"
+    """Where the columns come from: the records of the topics, or [the ClickHouse
+    table](mirror.md#columns-of-the-clickhouse-table) in which the topics land, too."""
     partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
     """Partition spec: columns, or transforms of them: `year(column)`, `month(column)`, `day(column)`, `hour(column)`,
     `bucket(N, column)`, `truncate(N, column)`."""
@@ -104,7 +107,7 @@ class MirrorRouteSection(TopicsSection):
     auto_create: bool | None = None
     """Whether to create a missing table, instead of `mirror.auto_create`."""
     create: NewTable | None = None
-    """What a new table has besides its columns, instead of `mirror.create`."""
+    """How a new table looks, instead of `mirror.create`."""
     evolution: Literal["off", "add_columns"] | None = None
     """What to do with fields that need a column, instead of `mirror.evolution`."""
 
@@ -170,7 +173,7 @@ class Mirror(Section):
     auto_create: bool = False
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
-    """What a new table has besides its columns. Default: Iceberg's defaults."""
+    """How a new table looks. Default: columns from the records, and otherwise Iceberg's defaults."""
     added_tables: Literal["halt", "now"] = "halt"
     """Where a table begins that is new for topics that the mirror has read. `halt`: a person
     [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records."""

@@ -426,7 +426,7 @@ def _is_missing(path: str) -> ChsinkError:
     if path == "route":
         return job_file.NO_ROUTE()
     key = schema().keys.get(path)
-    return job_file.MISSING_KEY(advice=f"set it: {key.description}" if key else f"add a section [{path}]")
+    return job_file.MISSING_KEY(advice=f"set it. {key.description}" if key else f"add a section [{path}]")
 
 
 def _type_advice(path: str) -> str:

@@ -241,6 +241,6 @@ def _few_escapes(samples: Sequence[Pairs]) -> bool:
 
 
 def _fullest(samples: Sequence[Pairs]) -> str:
-    """The text of the sample with the most members."""
-    fullest = max(samples, key=lambda sample: len(sample.items))
+    """The text of the sample with the most members; the longest of them, whose arrays have elements."""
+    fullest = max(samples, key=lambda sample: (len(sample.items), len(sample.raw or "")))
     return (fullest.raw or "").strip()

@@ -117,7 +117,7 @@ IN_DOUBT_LOST = halt(
 PIPELINE_CHANGED = halt(
     "CHS-309",
     "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
-    "undo the change, start the job until the range is settled, then make the change again; to keep the change, run "
+    "undo the change, run the job until the range is settled, then make the change again; to keep the change, run "
     "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
 )
 CHOICE_CHANGED = halt(
@@ -182,7 +182,8 @@ STATE_UNREADABLE = halt(
 LAYOUT_LOST = halt(
     "CHS-312",
     "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
-    "configure the shards, weights and shard key of that layout and start once; or " + _CHOOSE,
+    "configure the shards, weights and shard key of that layout, and run the job until the range is settled; "
+    "or " + _CHOOSE,
 )
 NOT_ROUTED = halt(
     "CHS-313",
@@ -208,7 +209,7 @@ PIECE_STORED_AGAIN = halt(
     "CHS-314",
     "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
-    "detached and attached, or another sink inserted rows",
+    "detached and reattached, or another sink inserted rows",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first (both copies)",
 )
 INSERT_REFUSED = halt(
@@ -286,7 +287,7 @@ RESEND_OTHER_RECORDS = preflight(
     "{tp} {range}: table_by, or your program's transform, may have changed since the range was announced for {table}: "
     "a record whose table changed could land in two tables, or in none",
     "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that "
-    "follows `now` in the message of CHS-309; otherwise undo the change, start the job until the range is settled, "
+    "follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
     "then make the change again",
 )
 RESEND_NOT_COUNTED = preflight(
@@ -299,7 +300,7 @@ RESEND_LETTERS_UNKNOWN = preflight(
     "CHS-322",
     "{tp} {range}: dead letters of this range may be delivered already, and the job file keeps no dead letters now",
     "set errors.on_bad_value, errors.on_tombstone and [dead_letters] as they were when the range was announced, and "
-    "start the job until the range is settled; if the start halts with CHS-309, run this command with these settings "
+    "run the job until the range is settled; if it halts with CHS-309, run this command with these settings "
     "first; then make the change again",
 )
 RESEND_NOT_READABLE = preflight(
@@ -383,7 +384,7 @@ MIRROR_ROWS_GONE = halt(
 MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",
     "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
-    "if a newer chsink wrote it, run that version; otherwise remove the property by ALTER TABLE {tables} UNSET "
+    "if a newer chsink wrote it, run that version; otherwise remove the property with ALTER TABLE {tables} UNSET "
     "TBLPROPERTIES ('{property}'); then start again: chsink continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
@@ -450,7 +451,7 @@ MIRROR_LOG_SHRANK = halt(
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says up to where the "
+    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says how far the "
     "mirror wrote them: these records would land again",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
@@ -554,7 +555,7 @@ MIRROR_CONNECTOR_EVENTS_GONE = preflight(
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",
     "a file that waits for a commit to Iceberg table {table} cannot be committed: {reason} ({file})",
-    "start the connector until it has committed its files, then stop it; or restore the file; then run the command "
+    "run the connector until it has committed its files, then stop it; or restore the file; then run the command "
     "again. Or " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_UNSURE = preflight(
@@ -569,7 +570,7 @@ MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",
     "the Kafka Connect sink of group {group} has written files for Iceberg table {table} that wait for a commit, and "
     "no [[mirror.route]] names that table ({file})",
-    "name it in a [[mirror.route]], or start the connector until it has committed its files, then stop it; then run "
+    "name it in a [[mirror.route]], or run the connector until it has committed its files, then stop it; then run "
     "the command again",
 )
 MIRROR_CONNECTOR_LEFT = preflight(
@@ -579,8 +580,8 @@ MIRROR_CONNECTOR_LEFT = preflight(
 )
 MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
-    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which it does "
-    "not contain",
+    "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
+    "an ancestor of it",
     "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
     "procedure cherrypick_snapshot; then start the branch again from main: ALTER TABLE {table} CREATE OR REPLACE "
     "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
@@ -589,8 +590,8 @@ MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else commits to main, move it with Spark's procedure fast_forward; expire snapshots with `chsink mirror "
-    "clean --expire-snapshots`, which keeps those that were not published",
+    "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
+    "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_OLD_BROKER = preflight(
     "CHS-354",

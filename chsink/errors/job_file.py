@@ -323,7 +323,7 @@ ZOOKEEPER_NO_TLS = config(
 )
 ZOOKEEPER_NO_USER = config(
     "CHS-106",
-    "this belongs to a user, and there is none",
+    "it needs a user, and state.user is not set",
     "set state.user, or remove this key",
 )
 NO_REGISTRY = config(

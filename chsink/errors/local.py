@@ -9,7 +9,7 @@ from chsink.errors.entry import preflight, unavailable
 
 NO_SUPPORTED_JAVA = preflight(
     "CHS-901",
-    "no Java {wanted} found; checked: {seen}",
+    "no Java {wanted} was found; checked: {seen}",
     "install Java {install}, or set JAVA_HOME to an installed one",
     ok="Java: {java}",
 )
@@ -46,7 +46,7 @@ PORT_TAKEN = unavailable(
 )
 NO_FREE_PORT = unavailable(
     "CHS-904",
-    "no free port between {first} and {end} on {host}",
+    "there is no free port between {first} and {end} on {host}",
     "stop a program that listens there (`ss -ltnp` lists them), then try again",
 )
 KAFKA_NOT_FORMATTED = unavailable(

@@ -7,7 +7,7 @@ from chsink.errors.entry import altered, preflight
 _DROPPED = (
     "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
     "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table}`, delete these records from the targets of its views, set kafka.starting_offsets = "
+    "{table}`, delete the rows of these records from the targets of its views, set kafka.starting_offsets = "
     '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
     "holds. Otherwise "
 )
@@ -321,14 +321,14 @@ STATE_NODE_FORBIDDEN = preflight(
 )
 STATE_NODES_OPEN = preflight(
     "CHS-220",
-    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
     "log in with zkCli.sh as the user of [state], and run `setAcl -R {root} auth::cdrwa` "
     "(docs/least-privilege.md#zookeeper)",
     ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
 )
 STATE_NODES_WITHOUT_OWNER = preflight(
     "CHS-220",
-    "everybody who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
+    "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
     "set state.user and state.password, and give the nodes to this user; or let only the driver reach the servers "
     "(docs/least-privilege.md#zookeeper)",
 )
@@ -464,18 +464,18 @@ STATE_IS_STALE = preflight(
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
-    "if the rows were removed on purpose, or these records make no rows, do nothing; if the table was dropped and "
-    "created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the offsets "
-    "that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset {topic} "
-    "--table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
+    "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
+    "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
+    "{topic} --table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
     '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
-    "if the rows were removed on purpose, do nothing; otherwise stop the job and restore them from a backup or a "
-    "replica; then run `chsink verify`: it names the offsets whose rows are still missing",
+    "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
+    "or a replica; then run `chsink verify`: it names the offsets whose rows are still missing",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -495,7 +495,7 @@ TOO_MANY_PARTITIONS = preflight(
 
 PACKAGE_VERSIONS = preflight(
     "CHS-231",
-    "installed packages outside the supported ranges: {differing}",
+    "installed packages are outside the supported ranges: {differing}",
     "run {python} -m pip install {supported}",
     ok="packages: {versions}",
 )
@@ -512,7 +512,7 @@ LOGIN_REFUSED = preflight(
 ZOOKEEPER_LOGIN_REFUSED = preflight(
     "CHS-232",
     "ZooKeeper at {hosts} does not accept the login of {who}",
-    "correct {keys}; the servers must know the user for SASL, and for a certificate they must not turn off their "
+    "correct {keys}; for SASL, the servers must know the user; for a certificate, they must not have turned off "
     "authentication by certificates",
 )
 TABLE_CHANGED = altered(
@@ -586,7 +586,7 @@ REPLICA_READONLY = preflight(
 REPLICA_LAGS = preflight(
     "CHS-245",
     "{table} at {url} is {seconds} s behind the other replicas (entries in its queue: {queue})",
-    "on this server, run SELECT last_exception, postpone_reason FROM system.replication_queue",
+    "read last_exception and postpone_reason in system.replication_queue on this server",
 )
 REPLICA_STANDS = preflight(
     "CHS-245",
@@ -606,7 +606,7 @@ REPLICAS_INACTIVE = preflight(
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
-    "replicas of {table} that the job file does not list: {names}",
+    "{table} has replicas that the job file does not list: {names}",
     "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
 )
 REPLICA_AWAY = preflight(
@@ -782,7 +782,18 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it",
+)
+MIRROR_NO_CLICKHOUSE_TABLE = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot get the columns of a ClickHouse table: {reason}",
+    'correct the [[route]] of these topics, or create the ClickHouse table; or set create.columns = "records" for '
+    "{table}",
+)
+MIRROR_NO_ICEBERG_TYPES = preflight(
+    "CHS-284",
+    "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
+    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
@@ -847,12 +858,23 @@ VERIFY_WHOLE_TABLE = preflight(
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
 )
+VERIFY_NOT_ADDED = preflight(
+    "CHS-293",
+    "no table that is verified by offset has a column {column} that records fill",
+    "give --added a column of the table, without the table's name; tables without _kafka_topic, _kafka_partition or "
+    "_kafka_offset are compared as a whole, without --added",
+)
+VERIFY_DEFAULT_VARIES = preflight(
+    "CHS-293",
+    "the DEFAULT of column {column} depends on other columns, so a row from before the column cannot be recognized",
+    "leave out --added {column}",
+)
 VERIFY_BUSY = preflight(
     "CHS-294",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
     "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
-    "shows BEFORE, start the job until the range is settled, stop it, and run chsink verify again",
+    "shows BEFORE, run the job until the range is settled, stop it, and run chsink verify again",
 )
 VERIFY_INCOMPLETE = preflight(
     "CHS-295",

@@ -29,12 +29,12 @@ KAFKA_UNAVAILABLE = unavailable(
 KAFKA_SILENT = unavailable(
     "CHS-702",
     "Kafka returned no data of {tp} at offset {offset} for {seconds} s",
-    "check the brokers, then try again",
+    "look for the cause in the brokers' logs, then try again",
 )
 KAFKA_UNREADABLE = unavailable(
     "CHS-702",
     "{tp} cannot be read: {reason}",
-    "check the brokers, then try again",
+    "look for the cause in the brokers' logs, then try again",
 )
 CLAIM_DISTURBED = unavailable(
     "CHS-703",
@@ -44,7 +44,7 @@ CLAIM_DISTURBED = unavailable(
 ROWS_NOT_CREATED = unavailable(
     "CHS-703",
     "sink '{sink}': the state rows of new partitions could not be created",
-    "check the state store, then start again",
+    "run `chsink doctor`, which tests the state store, then start again",
 )
 INSERT_UNANSWERED = unavailable(
     "CHS-704",
@@ -145,7 +145,7 @@ MIRROR_OFFSET_GONE = unavailable(
 MIRROR_GROUP_UNREAD = unavailable(
     "CHS-713",
     "Kafka does not return the offsets of group {group}: {reason}",
-    "check the brokers and the right to read the group, then start again",
+    "run `chsink doctor`, which names missing rights, and look at the brokers' logs; then start again",
 )
 MIRROR_NOT_COORDINATED = unavailable(
     "CHS-714",
@@ -160,7 +160,7 @@ MIRROR_CATALOG_UNAVAILABLE = unavailable(
 MIRROR_KAFKA_UNANSWERED = unavailable(
     "CHS-716",
     "Kafka does not answer for the mirror's control topic {topic} or its group {group}: {reason}",
-    "check the brokers, then start again; records that were handed over land once",
+    "look for the cause in the brokers' logs, then start again; records that were handed over land once",
 )
 MIRROR_TRANSACTION_HANGS = unavailable(
     "CHS-719",
@@ -208,7 +208,8 @@ REGISTRY_REFUSED = unavailable(
 DEAD_LETTERS_UNSENT = unavailable(
     "CHS-735",
     "{tp}: dead letters could not be written to topic {topic} in {tries} tries: {reason}",
-    "check the brokers, and that the topic exists; then start again: each dead letter is delivered once",
+    "run `chsink doctor`, which checks the topic, and look at the brokers' logs; then start again: each dead letter is "
+    "delivered once",
 )
 REPLAY_MARKS_UNSENT = unavailable(
     "CHS-735",

@@ -39,6 +39,7 @@ from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
 from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.observer import Shown
 from chsink.observe.probes import Probes
 from chsink.observe.serve import served
 from chsink.observe.skipped import SkipReport
@@ -55,6 +56,7 @@ from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.tables.iceberg import create_missing_iceberg
+from chsink.ui.beside import page_beside
 
 POOL = "mirror"
 POLL_S = 1.0
@@ -74,9 +76,11 @@ def run(config: Config, spark: SparkSession) -> None:
     """
     quieten(spark)
     log, metrics, observe, probes = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe, Probes()
+    shown = Shown()
     with (
         served(metrics.registry, probes, observe.metrics_host, observe.metrics_port, log),
-        staying(observe.stay_after_halt, spark, probes, log),
+        page_beside(config, shown, log, clickhouse=False),
+        staying(observe.stay_after_halt, spark, probes, log, shown.stays),
     ):
         left = DISTURBED_TIMES
         while True:

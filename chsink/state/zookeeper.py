@@ -58,8 +58,8 @@ class ZooKeeper(StoreSettings):
     password: Password = SecretStr("")
     """`{ env = "NAME" }` or `{ file = "path" }`: the user's password."""
     mechanism: Mechanism = "digest"
-    """How the user logs in: `digest`, by ZooKeeper's own scheme, in which the servers know no users and the password
-    travels as it is; or `sasl`, by SASL's DIGEST-MD5, as a user that the servers know."""
+    """How the user logs in: `digest`, by ZooKeeper's own scheme, in which the servers know no users and the password is
+    sent in plain text; or `sasl`, by SASL's DIGEST-MD5, as a user that the servers know."""
     tls: ZooKeeperTls = ZooKeeperTls()
     """TLS to ZooKeeper."""
 

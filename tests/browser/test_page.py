@@ -143,6 +143,15 @@ def test_mirror(show: Show) -> None:
         looks_well(page, "mirror")
 
 
+def test_the_mirror_alone(show: Show) -> None:
+    with show(pictures.mirror_alone()) as page:
+        expect(page.locator("#sentence")).to_have_text("Up to date: the mirror has all that Kafka holds.")
+        expect(page.locator("#owner")).to_have_text("This page is served by the job.")
+        assert page.get_by_role("heading", level=2).all_inner_texts() == ["Iceberg mirror"]
+        expect(page.locator("#mirror .owner")).to_contain_text("Claimed by spark-driver-0:4211, epoch 4")
+        looks_well(page, "mirror-alone")
+
+
 def test_512_partitions_with_the_keyboard(show: Show) -> None:
     with show(pictures.many()) as page:
         cells = page.locator("#maps button.cell")

@@ -199,7 +199,7 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     said = {one["id"]: (one["severity"], one["sentence"]) for one in bench.doctor()}
     assert said == {
         "CHS-247": ("warning", f"2 of 3 replicas of {at} are active; an insert needs 2"),
-        "CHS-248": ("info", f"replicas of {at} that the job file does not list: ghost"),
+        "CHS-248": ("info", f"{at} has replicas that the job file does not list: ghost"),
     }
     command(second, f"SYSTEM DROP REPLICA 'ghost' FROM ZKPATH '{bench.path(table)}'")
     assert bench.doctor() == []

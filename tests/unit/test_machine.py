@@ -146,6 +146,6 @@ def test_a_machine_without_java(doctor: Callable[..., Result], monkeypatch: pyte
     for words in (["doctor", "--system"], ["jars"], ["dev", "up"]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == (1 if words[0] == "doctor" else 2), done.output
-        assert "CHS-901" in done.output and "no Java 17 or 21 found" in done.output
+        assert "CHS-901" in done.output and "no Java 17 or 21 was found" in done.output
         assert "fix: install Java 17" in done.output
         assert "Traceback" not in done.output

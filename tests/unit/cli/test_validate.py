@@ -72,7 +72,7 @@ def test_every_problem_is_printed_with_its_fix(job: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert f"error CHS-102 sink.nmae ({job}): there is no such key\n  fix: did you mean `sink.name`?\n" in result.stderr
-    assert "error CHS-103 sink.name: it is missing\n  fix: set it:" in result.stderr
+    assert "error CHS-103 sink.name: it is missing\n  fix: set it. " in result.stderr
     assert "error CHS-104 trigger.mode (override): 'contiguous' is not allowed\n" in result.stderr
 
 

@@ -249,6 +249,7 @@ def test_a_skeleton_is_the_text_around_the_values() -> None:
             Slot(b',"name":', ("name",), None, optional=True, gap=0),
         ),
         b"}",
+        14,
     )
 
 

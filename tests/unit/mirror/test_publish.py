@@ -124,7 +124,7 @@ def test_main_that_moved_is_not_overrun(begun: MirrorTable) -> None:
     publish(begun)
     foreign(begun, 100)
     appended(begun, 7, 2)
-    with pytest.raises(PreflightError, match="CHS-353.*which it does not contain"):
+    with pytest.raises(PreflightError, match="CHS-353.*not an ancestor of it"):
         publish(begun)
     assert rows(begun, "main") == [1, 100]
 
