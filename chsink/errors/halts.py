@@ -496,6 +496,14 @@ MIRROR_CONNECTOR_TABLE = preflight(
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
     "[[mirror.route]]; to land new records only, run `chsink mirror resolve {table} --skip`",
 )
+MIRROR_CONNECTOR_AGAIN = preflight(
+    "CHS-359",
+    "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
+    "{snapshot}: records would land twice",
+    "delete the connector; if it landed what the mirror had landed already, roll the table back to snapshot "
+    "{snapshot}; if it continued where the mirror stopped, set sink.name to a new name, remove the table property "
+    "{property}, and run `chsink mirror takeover`",
+)
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
     "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",

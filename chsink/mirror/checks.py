@@ -6,20 +6,21 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from pyiceberg.table import Table
 
 from chsink.config import Config
 from chsink.errors import halts, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
-from chsink.mirror.connector import group_topics, marks, possible_groups
+from chsink.mirror.connector import group_topics, marked, marks, possible_groups
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
 from chsink.mirror.ports import KafkaTopics
-from chsink.mirror.tables import PropertyKeys, lacks_branch, other_chains
+from chsink.mirror.tables import PropertyKeys, TableRead, lacks_branch, other_chains
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
 from chsink.statemachine.commit.chain import DamagedChain, decode, read_chain
@@ -85,7 +86,7 @@ def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collecti
 
 def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Finding]:
     """Refuse a table into which a Kafka Connect sink wrote records of topics of which the mirror does not know where it
-    continues.
+    continues, or into which one wrote after the mirror.
     """
     if not (found_marks := marks(table)):
         return
@@ -103,6 +104,26 @@ def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Fi
         if filled or not any(groups.values()):
             group = (filled or list(groups))[0]
             yield found(Severity.ERROR, halts.MIRROR_CONNECTOR_TABLE, table=target.table.identifier, group=group)
+    yield from () if read is None else _connectors_since(mirror, target, read)
+
+
+def _connectors_since(mirror: OpenMirror, target: Target, read: TableRead) -> Iterator[Finding]:
+    """Refuse commits of Kafka Connect sinks after the mirror's newest one, if they read the same topics."""
+    own = next((snapshot for snapshot in read.view.lineage if snapshot.chain is not None), None)
+    above = takewhile(lambda snapshot: snapshot.chain is None, read.view.lineage)
+    since = {key for snapshot in above for key in marked(read.table, snapshot.snapshot_id)}
+    for key in sorted(since if own is not None else ()):
+        with in_words(mirror.names):
+            groups = [g for g in possible_groups(key) if group_topics(mirror.names, g) & target.topics]
+        if groups and own is not None:
+            known = {"table": target.table.identifier, "property": target.table.keys.chain}
+            yield found(
+                Severity.ERROR,
+                halts.MIRROR_CONNECTOR_AGAIN,
+                group=groups[0],
+                snapshot=own.snapshot_id,
+                **known,
+            )
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:

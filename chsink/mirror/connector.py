@@ -67,6 +67,13 @@ def marks(table: Table) -> dict[str, SnapshotMark]:
     return found
 
 
+def marked(table: Table, snapshot_id: int) -> list[str]:
+    """The keys of the sinks whose commit a snapshot is."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return [name.removeprefix(_OFFSETS) for name in summary if name.startswith(_OFFSETS)]
+
+
 def _valid_through(summary: Mapping[str, str]) -> str:
     return next((summary[key] for key in VALID_THROUGH if key in summary), "")
 

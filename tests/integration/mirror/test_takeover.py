@@ -202,6 +202,60 @@ def test_a_connector_that_has_committed_nothing(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+def there_and_back(bench: Bench) -> ConnectSink:
+    """The mirror took a table over and landed on; somebody starts the connector again, and stops it."""
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2, 3]))
+    sink.commit()
+    taken(bench)
+    coordinator = bench.coordinator()
+    bench.hand_over(*bench.produce([4, 5]))
+    bench.rounds(coordinator, 2)
+    coordinator.close()
+    assert bench.landed() == bench.sent()
+    assert doctor(bench).count("CHS-359") == 0
+    return sink
+
+
+def doctor(bench: Bench) -> str:
+    """What it prints."""
+    return CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())]).output
+
+
+@pytest.mark.exit_of("MIRROR_CONNECTOR_AGAIN")
+def test_back_to_the_connector_and_on_with_the_mirror(make_bench: MakeBench) -> None:
+    """⚑ G-4: the connector went on where the mirror had stopped; the mirror's own offsets would land its records twice."""
+    bench = make_bench()
+    sink = there_and_back(bench)
+    set_group(sink, sink.group, bench.tp(), 5)
+    sink.write(*bench.produce([6, 7]))
+    sink.commit()
+    assert bench.landed() == bench.sent()
+    assert "CHS-359" in doctor(bench) and "set sink.name to a new name" in doctor(bench)
+
+    before, bench.group = bench.group, f"{bench.group}-2"
+    assert "CHS-263" in doctor(bench)
+    with bench.catalog().load_table("shop.orders").transaction() as change:
+        change.remove_properties(f"chsink.chain.main.{before}")
+    taken(bench)
+    assert doctor(bench).count("CHS-359") == 0
+    lands_on(bench)
+
+
+def test_a_connector_that_was_started_again_by_mistake(make_bench: MakeBench) -> None:
+    """G-4: it landed again what the mirror had landed."""
+    bench = make_bench()
+    sink = there_and_back(bench)
+    own = bench.catalog().load_table("shop.orders").snapshots()[-1].snapshot_id
+    sink.write(3, 5)
+    sink.commit()
+    assert bench.landed().total() == bench.sent().total() + 2
+    assert f"roll the table back to snapshot {own}" in doctor(bench)
+    bench.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(own).commit()
+    assert doctor(bench).count("CHS-359") == 0
+    lands_on(bench)
+
+
 @pytest.mark.exit_of("MIRROR_CONNECTOR_RUNS")
 def test_a_connector_that_runs(make_bench: MakeBench) -> None:
     bench = make_bench()

@@ -31,7 +31,7 @@ BUILT = {
     "P": (1, 2, 3, 4, 5, 6, 7, 8),
     "O": (1, 5, 6),
     "A": (1, 2, 3, 4, 5, 6),
-    "G": (1, 2, 3),
+    "G": (1, 2, 3, 4),
 }
 """The numbers of what is built."""
 OPEN: set[str] = set()
