@@ -36,6 +36,9 @@ WORDS = {
     "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
 
+AnyShardOption = Annotated[
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+]
 AddedOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,9 +62,7 @@ def verify(  # noqa: PLR0917 - options of a command
     end: Annotated[
         int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", metavar="N", min=0)
     ] = None,
-    any_shard: Annotated[
-        bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
-    ] = False,
+    any_shard: AnyShardOption = False,
     added: AddedOption = None,
     as_json: JsonOption = False,
 ) -> None:
