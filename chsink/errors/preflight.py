@@ -407,6 +407,12 @@ DOUBT_CHANGED = preflight(
     "undo the change until the range is settled; or keep it and run `{resolve}` with --resend, which names the rows to "
     "delete first",
 )
+DOUBT_COLUMNS = preflight(
+    "CHS-227",
+    "{topic}: what is in doubt was announced before {table} was altered: {change}",
+    "undo this with ALTER TABLE, start the job until the range is settled, then alter the table again; or do what the "
+    "message about the range says",
+)
 DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
     "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
