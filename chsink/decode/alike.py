@@ -29,20 +29,25 @@ class AlikeReader:
         self._skeleton = skeleton
 
     def read(self, records: pa.Array) -> tuple[pa.Table, Suspects] | None:
-        """The columns of ``records`` (binary, UTF-8, without nulls), and the records that were not read: their values
-        are arbitrary.  None if no record was read.
+        """The columns of the ``records`` (binary, UTF-8, without nulls) that were read, and a mask of all others.  None
+        if no record was read.
         """
         if not len(records):
             return None
         block = BlockBytes(records)
-        walk = Walk(block, self._skeleton, Inside(block.starts, block.ends, block.firsts), block.good)
+        walk = Walk(block, self._skeleton, Inside(block.starts, block.ends, block.firsts), block.good, drops=True)
         if not walk.good.any():
             return None
         arrays = _arrays(walk)
         if not walk.good.any():
             return None
-        columns = [_column((field.name,), field.type, arrays, len(records)) for field in self._schema]
-        return pa.Table.from_arrays(columns, schema=self._schema), None if walk.good.all() else ~walk.good
+        columns = [_column((field.name,), field.type, arrays, len(walk.good)) for field in self._schema]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        if walk.good.all() and len(walk.good) == len(records):
+            return table, None
+        unread = np.ones(len(records), np.bool_)
+        unread[walk.rows[walk.good]] = False
+        return table if walk.good.all() else table.filter(pa.array(walk.good)), unread
 
 
 def alike(schema: pa.Schema, record: str) -> AlikeReader | None:

@@ -26,7 +26,7 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ElementsFound:
     """``counts`` of the elements of each array; where they are (``at``), or ``texts`` of numbers.  ``wrong``: the
     arrays that are written in another way, whose elements are arbitrary.
     """
@@ -44,16 +44,16 @@ class Found:
 _NOWHERE = np.zeros(0, np.intp)
 
 
-def texts_inside(block: BlockBytes, arrays: Inside, last: Positions, between: bytes) -> Found:
+def texts_inside(block: BlockBytes, arrays: Inside, last: Positions, between: bytes) -> ElementsFound:
     """The texts of each array, without their quotes; ``last``: the number of the first quote not inside it."""
     counts, odd = np.divmod(np.maximum(last - arrays.firsts, 0), 2)
     number = _within(arrays.firsts, counts, 2)
     starts, ends = block.quotes[number], block.quotes[number + 1] + 1
     wrong = _not_filled(block, arrays, counts, Inside(starts, ends, number), between) | (odd != 0)
-    return Found(counts, wrong, Inside(starts + 1, ends - 1, number))
+    return ElementsFound(counts, wrong, Inside(starts + 1, ends - 1, number))
 
 
-def objects_inside(block: BlockBytes, arrays: Inside, between: bytes, before: bytes, quotes: int) -> Found:
+def objects_inside(block: BlockBytes, arrays: Inside, between: bytes, before: bytes, quotes: int) -> ElementsFound:
     """The objects of each array; ``before``: the text at the start of each, which has so many ``quotes`` if it has
     every member.
     """
@@ -70,10 +70,10 @@ def objects_inside(block: BlockBytes, arrays: Inside, between: bytes, before: by
     if (firsts >= len(block.quotes)).any() or (block.quotes[firsts] != starts + before.index(b'"')).any():
         firsts = np.searchsorted(block.quotes, starts)
     at = Inside(starts, ends, firsts)
-    return Found(counts, _not_filled(block, arrays, counts, at, between), at)
+    return ElementsFound(counts, _not_filled(block, arrays, counts, at, between), at)
 
 
-def numbers_inside(block: BlockBytes, arrays: Inside) -> Found:
+def numbers_inside(block: BlockBytes, arrays: Inside) -> ElementsFound:
     """The texts of each array's numbers.  They may be anything without a comma; a blank behind a comma is left out."""
     every = np.ones(len(arrays.starts), np.bool_)
     offsets, data = window(block.texts(arrays.starts, arrays.ends, every))
@@ -91,7 +91,7 @@ def numbers_inside(block: BlockBytes, arrays: Inside) -> Found:
     left = np.concatenate(([0], np.cumsum(kept, dtype=np.int32)))
     cut = np.concatenate(([0], left[ends])).astype(np.int32)
     texts = pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(cut), pa.py_buffer(data[kept])])
-    return Found(counts, np.zeros(len(counts), np.bool_), Inside(_NOWHERE, _NOWHERE, _NOWHERE), texts)
+    return ElementsFound(counts, np.zeros(len(counts), np.bool_), Inside(_NOWHERE, _NOWHERE, _NOWHERE), texts)
 
 
 def _within(firsts: Positions, counts: Positions, step: int) -> Positions:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from chsink.decode.block_bytes import QUOTE, BlockBytes, Positions, bytes_in
 from chsink.decode.codec import Mask, Suspects
-from chsink.decode.elements import Found, Inside, numbers_inside, objects_inside, texts_inside
+from chsink.decode.elements import ElementsFound, Inside, numbers_inside, objects_inside, texts_inside
 from chsink.decode.skeleton import Elements, Form, Skeleton, Slot
 
 _DIGIT: Final = bytes_in(b"-0123456789")
@@ -33,7 +33,7 @@ class Arrays:
     """
 
     rows: Rows
-    found: Found
+    found: ElementsFound
     each: Walk | None = None
 
     def records(self, arrays: npt.NDArray[np.intp] | Mask) -> Positions:
@@ -56,19 +56,43 @@ class Value:
     numbers: bool = False
     arrays: Arrays | None = None
 
+    def of(self, rows: Positions) -> Value:
+        """The value in these records.  It is not an array."""
+        assert self.arrays is None, "its elements are those of all records"
+        there = None if self.there is None else self.there[rows]
+        every = there is None or bool(there.all())
+        return Value(self.start[rows], self.end[rows], None if every else there, self.numbers)
+
 
 class Walk:
-    """``values`` of each slot in the records ``within`` a block; ``good``: those that have the skeleton."""
+    """``values`` of each slot in the records ``within`` a block; ``good``: those that have the skeleton.
 
-    def __init__(self, block: BlockBytes, skeleton: Skeleton, within: Inside, good: Mask) -> None:
+    ``rows``: the records that are still walked through.  If it ``drops``, those that are not good are left behind at
+    the first slots: what all records share is done faster.
+    """
+
+    def __init__(self, block: BlockBytes, skeleton: Skeleton, within: Inside, good: Mask, *, drops: bool) -> None:
         self.block = block
         self.good = good
+        self.rows = np.arange(len(good))
         self._after = skeleton.after
         self._ends = within.ends
         self._at, self._next = within.starts, within.firsts
-        self.values = [(slot, self._value(slot)) for slot in skeleton.slots]
+        self.values: list[tuple[Slot, Value]] = []
+        for slot in skeleton.slots:
+            if drops and all(value.arrays is None for _, value in self.values):
+                self._drop()
+            self.values.append((slot, self._value(slot)))
         # Nothing but the skeleton's end may follow now.
         self.good &= (self._at + len(self._after) == self._ends) & block.matches(self._at, self._after)
+
+    def _drop(self) -> None:
+        """Leave the records behind that are not good."""
+        kept = np.flatnonzero(self.good)
+        if 0 < len(kept) < len(self.good):
+            self.rows, self.good = self.rows[kept], self.good[kept]
+            self._at, self._next, self._ends = self._at[kept], self._next[kept], self._ends[kept]
+            self.values = [(slot, value.of(kept)) for slot, value in self.values]
 
     def next_after(self, firsts: Positions, counts: Positions) -> Positions:
         """The numbers of the first quotes behind arrays of so many of these records; ``firsts`` if there are none."""
@@ -155,7 +179,7 @@ class Walk:
             slots = elements.each.slots
             found = objects_inside(self.block, inside, elements.between, slots[0].before, elements.each.quotes)
             good = self.good[rows] & ~found.wrong
-            each = Walk(self.block, elements.each, found.at, np.repeat(good, found.counts))
+            each = Walk(self.block, elements.each, found.at, np.repeat(good, found.counts), drops=False)
             self._skip(rows, each.next_after(inside.firsts, found.counts))
         else:
             last = np.searchsorted(self.block.quotes, inside.ends)

@@ -1,6 +1,6 @@
 """The status page in a real browser: what each state looks like, with the keyboard, for screen readers, light and dark.
 
-The pictures of docs/ui.md are made here, if ``CHSINK_PICTURES`` names the folder for them:
+The pictures of docs/ui.md are made here, if ``CHSINK_PICTURES`` names the folder for them, and with pngquant:
 
     CHSINK_PICTURES=docs/images/ui python -m pytest tests/browser
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -75,6 +76,7 @@ def looks_well(page: Page, name: str) -> None:
             Path(FOLDER).mkdir(parents=True, exist_ok=True)
             file = Path(FOLDER) / f"{name}-{scheme}.png"
             page.screenshot(path=file, full_page=True)
+            subprocess.run(["pngquant", "--force", "--ext", ".png", "--strip", file], check=True)
             assert file.stat().st_size < 100_000, f"{file} is too large"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
 
