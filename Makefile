@@ -132,8 +132,9 @@ docs: setup ## write the pages, tables and pictures that are made from the code 
 	@$(PY) -m docs.site.pictures docs/images
 
 .PHONY: site
-site: setup ## build the documentation as a site in build/site; dead links and anchors are errors
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+site: setup ## build the documentation of this version as a site in build/site; dead links and anchors are errors
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet \
+		--site-dir build/site/$$($(PY) -c 'import chsink; print(chsink.__version__)')
 	@echo "build/site/index.html"
 
 # -- package --------------------------------------------------------------------------------------

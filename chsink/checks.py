@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -15,13 +15,16 @@ from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
 from chsink.clickhouse.checks.rights import check_grants
 from chsink.clickhouse.grants import On, Use, rights_on
+from chsink.clickhouse.landing import decoder
 from chsink.config import Config
 from chsink.connect import Services
 from chsink.doctor.outcome import stop_at_errors
-from chsink.errors import ChsinkError, preflight
+from chsink.errors import ChsinkError, PreflightError, preflight
 from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed
+from chsink.formats.changed_columns import column_change
 from chsink.formats.decoders import reads_value
+from chsink.formats.pipeline import Untouched
 from chsink.formats.settings import FormatSettings, KeyColumns
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.checks import dead_letters_findings, topics_findings
@@ -67,6 +70,7 @@ def all_findings(services: Services, written: Written | None = None) -> Iterator
         )
     if clickhouse.complete and records is not None:
         yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
+        yield from _changed_columns(services, records)
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
         yield from clickhouse.emptied(records)
         if kafka_answers:
@@ -178,6 +182,18 @@ def _registry(config: Config, subjects: Sequence[Subject]) -> Iterator[Finding]:
     if subjects:
         with closing(Registry(config.schema_registry)) as registry:
             yield from registry_findings(registry, list(dict.fromkeys(subjects)))
+
+
+def _changed_columns(services: Services, records: Records) -> Iterator[Finding]:
+    """Which column of a table was altered while ranges were in doubt, where the recorded digest says so."""
+    cluster, bare = services.clickhouse, Untouched(services.config.kafka.isolation_level)
+    doubtful = {(key.topic_table, record.sent.pipeline) for key, record in records.items() if record.in_doubt}
+    with suppress(PreflightError):  # a table is not there: other checks say so
+        for (topic, table), recorded in sorted(doubtful):
+            if (topic, table) in cluster.targets:
+                change = column_change(decoder(cluster, (topic, table), bare), recorded)
+                if change:
+                    yield found(Severity.WARNING, preflight.DOUBT_COLUMNS, topic=topic, table=table, change=change)
 
 
 def _records(services: Services) -> Records | None:

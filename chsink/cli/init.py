@@ -51,10 +51,11 @@ def init(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Write a job file with comments, ready to be edited.  Never overwrites a file.
 
-    With --from-topic, chsink reads a sample of the topic, guesses the format of its records, and infers the columns of
-    a table. It writes the job file and a CREATE TABLE statement, and reports which of the sampled records would not
-    fit. If you do not name an address, chsink takes the one of `chsink dev up`, or asks you. Credentials come from the
-    environment (docs/configuration.md), and are never written to the files.
+    With --from-topic, chsink reads a sample of the topic, guesses the format of its records, and infers the columns
+    of a table. It writes the job file and a CREATE TABLE statement, and reports which of the sampled records would
+    not fit, and which columns became text because of a few values. If you do not name an address, chsink takes the
+    one of `chsink dev up`, or asks you. Credentials come from the environment (docs/configuration.md), and are
+    never written to the files.
 
     \b
     chsink init                  write job.toml

@@ -20,6 +20,7 @@ from chsink.cli.mirror import mirror
 from chsink.cli.mirror_backfill import backfill
 from chsink.cli.mirror_clean import clean
 from chsink.cli.mirror_commit import commit
+from chsink.cli.mirror_coordinator import coordinator
 from chsink.cli.mirror_events import events
 from chsink.cli.mirror_publish import publish
 from chsink.cli.mirror_recover import recover
@@ -102,6 +103,7 @@ mirror.command()(backfill)
 mirror.command()(clean)
 mirror.command()(publish)
 mirror.command()(commit)
+mirror.command()(coordinator)
 mirror.command()(events)
 mirror.command()(recover)
 mirror.command()(takeover)

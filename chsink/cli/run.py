@@ -69,10 +69,6 @@ def run(
     checked = load_config(config, assignments)
     checked.required_checkpoint()
     checked.required_clickhouse()
-    if checked.observe.ui is not None:
-        from chsink.ui.package import check_installed
-
-        check_installed()
     run_on_spark(checked, config, jars, both=True)
 
 
@@ -118,11 +114,14 @@ def _check_machine(config: Config, log: structlog.typing.FilteringBoundLogger) -
     from chsink.doctor.outcome import stop_at_errors
     from chsink.mirror.package import check_installed
     from chsink.spark.checks import java_findings
+    from chsink.ui.package import check_installed as check_page
     from chsink.versions import package_findings
 
     stop_at_errors((*package_findings(), *java_findings()), log)
     if config.mirror.enabled:
         check_installed()
+    if config.observe.ui is not None:
+        check_page()
 
 
 def _check_services(config: Config, *, both: bool) -> None:

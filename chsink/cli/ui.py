@@ -34,7 +34,7 @@ def ui(
     It shows the sink's health in a sentence, lag and speed of each topic and table, all partitions, ranges in doubt,
     halts with their fix, dead letters by reason, and the mirror's tables. It reads the state store and Kafka while
     the page is open, and works without a running job. With observe.ui in the job file, `chsink run` serves the same
-    page, and adds what only the running job knows.
+    page, and adds what only the running job knows; `chsink mirror run` serves it with the mirror alone.
 
     If other machines can reach the address, whoever opens the page must enter the token of observe.ui_token.
     Needs the extra `ui`: pip install 'chsink[ui]'.

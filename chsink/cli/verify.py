@@ -33,7 +33,20 @@ WORDS = {
     "letter_different": "letter_different: the dead letter does not hold the record",
     "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
     "older": "older: further rows, perhaps from an earlier incarnation",
+    "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
+
+AnyShardOption = Annotated[
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+]
+AddedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--added",
+        help="A column that was added after rows had landed: they may have its default. Repeat for several.",
+        metavar="COLUMN",
+    ),
+]
 
 
 def verify(  # noqa: PLR0917 - options of a command
@@ -49,9 +62,8 @@ def verify(  # noqa: PLR0917 - options of a command
     end: Annotated[
         int | None, typer.Option("--to", help="Only offsets before this one. Needs --partition.", metavar="N", min=0)
     ] = None,
-    any_shard: Annotated[
-        bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
-    ] = False,
+    any_shard: AnyShardOption = False,
+    added: AddedOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the tables with Kafka, record by record.
@@ -72,7 +84,8 @@ def verify(  # noqa: PLR0917 - options of a command
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
     It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
-    as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. See docs/verify.md.
+    as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. If a column was
+    added after rows had landed, they may have its default: add --added COLUMN. See docs/verify.md.
     The last result is kept in the file observe.verify_result, for `chsink status` and the status page.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
@@ -80,7 +93,7 @@ def verify(  # noqa: PLR0917 - options of a command
     _check_together(topic, partition, start, end)
     from chsink.verify.route import Selection
 
-    selection = Selection(topic, partition, start, end, any_shard=any_shard)
+    selection = Selection(topic, partition, start, end, any_shard=any_shard, added=tuple(added or ()))
     report = read_report(loaded := load_config(config, assignments), selection)
     print_json(report.as_dict()) if as_json else _print(report)
     _keep(loaded, report, selection)
@@ -97,6 +110,7 @@ def _keep(config: Config, report: Report, selection: Selection) -> None:
         return
     options = {"--topic": selection.topic, "--partition": selection.partition}
     options |= {"--from": selection.start, "--to": selection.end}
+    options |= {"--added": " --added ".join(selection.added) or None}
     part = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)
     found, at = report.as_dict(), datetime.now(UTC).isoformat(timespec="seconds")
     differences = {name: found[name] for name in DEFECTS if found[name]}
@@ -193,6 +207,9 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
         folded = getattr(partition, name)
         if folded.offsets:
             yield f"{words}; {folded}"
+    for column, first in partition.filled_from.items():
+        filled = "no row has another value in it" if first is None else f"rows have other values from offset {first} on"
+        yield f"column {column}: {filled}"
     if partition.different_columns:
         named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
         some = (

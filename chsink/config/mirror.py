@@ -48,10 +48,13 @@ AsTerms = BeforeValidator(_separate)
 
 
 class NewTable(Section):
-    """What a new Iceberg table has besides its columns: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
+    """How a new Iceberg table looks: `{ partition = ["day(at)", "bucket(16, id)"] }`."""
 
     inline: ClassVar[bool] = True
 
+    columns: Literal["records", "clickhouse"] = "records"
+    """Where the columns come from: the records of the topics, or [the ClickHouse
+    table](mirror.md#columns-of-the-clickhouse-table) in which the topics land, too."""
     partition: Annotated[tuple[Annotated[str, AfterValidator(_check_term)], ...], AsTerms] = ()
     """Partition spec: columns, or transforms of them: `year(column)`, `month(column)`, `day(column)`, `hour(column)`,
     `bucket(N, column)`, `truncate(N, column)`."""
@@ -104,7 +107,7 @@ class MirrorRouteSection(TopicsSection):
     auto_create: bool | None = None
     """Whether to create a missing table, instead of `mirror.auto_create`."""
     create: NewTable | None = None
-    """What a new table has besides its columns, instead of `mirror.create`."""
+    """How a new table looks, instead of `mirror.create`."""
     evolution: Literal["off", "add_columns"] | None = None
     """What to do with fields that need a column, instead of `mirror.evolution`."""
 
@@ -162,12 +165,15 @@ class Mirror(Section):
     timeout_s: float = Field(default=30, gt=0, le=3600)
     """How long a commit waits for files that were reported and not read yet, in seconds. It then takes what is there;
     the rest joins the next commit."""
+    coordinator: Literal["driver", "apart"] = "driver"
+    """Who commits. `driver`: the driver itself. `apart`:
+    [`chsink mirror coordinator`](mirror.md#a-coordinator-of-its-own), a process of its own."""
     max_buffered_files: int = Field(default=10_000, gt=0)
     """How many files may wait for a commit. If there are more, the mirror commits before the interval is over."""
     auto_create: bool = False
     """Whether to [create a missing table](mirror.md#tables-that-the-mirror-creates) from the records of its topics."""
     create: NewTable | None = None
-    """What a new table has besides its columns. Default: Iceberg's defaults."""
+    """How a new table looks. Default: columns from the records, and otherwise Iceberg's defaults."""
     added_tables: Literal["halt", "now"] = "halt"
     """Where a table begins that is new for topics that the mirror has read. `halt`: a person
     [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records."""

@@ -316,6 +316,12 @@ class Config(Section):
             raise InvalidConfigError([problem("mirror.enabled", job_file.NO_MIRROR())])
         return self.mirror
 
+    def required_apart(self) -> Mirror:
+        """``[mirror]`` of a coordinator apart.  Raises InvalidConfigError CHS-111 if the driver commits by itself."""
+        if self.required_mirror().coordinator != "apart":
+            raise InvalidConfigError([problem("mirror.coordinator", job_file.COORDINATES_ITSELF())])
+        return self.mirror
+
     def required_clickhouse(self) -> ClickHouse:
         """``[clickhouse]``.  Raises InvalidConfigError CHS-112 where the job file describes a mirror alone."""
         if self.clickhouse_section is None:

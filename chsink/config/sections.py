@@ -291,8 +291,8 @@ class Observe(Section):
     """`auto` shows a progress bar on a terminal."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None
     """Address, `"host:port"`, on which the driver serves the [status page](ui.md); port 0 chooses a free port. Default:
-    `chsink run` serves no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other machines can reach needs
-    `observe.ui_token`."""
+    `chsink run` and `chsink mirror run` serve no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other
+    machines can reach needs `observe.ui_token`."""
     ui_token: Token | None = None
     """`{ env = "NAME" }` or `{ file = "path" }`: a token of at least 16 characters, which everyone who opens the
     status page must enter. Default: no token."""

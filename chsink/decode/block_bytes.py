@@ -6,6 +6,7 @@ A quote behind an odd number of backslashes does neither.
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -71,6 +72,20 @@ class BlockBytes:
                 return alike
         return np.searchsorted(quotes, self.starts)
 
+    @cached_property
+    def brackets(self) -> Positions:
+        """Where an array may end."""
+        return self._all(ord("]"))
+
+    @cached_property
+    def braces(self) -> Positions:
+        """Where an object may begin."""
+        return self._all(ord("{"))
+
+    def _all(self, byte: int) -> Positions:
+        np.equal(self.bytes, byte, out=self._mask)
+        return np.flatnonzero(self._mask)
+
     def matches(self, at: Positions, text: bytes) -> Mask:
         """At which of the positions the text stands."""
         size = -(-len(text) // _WORD) * _WORD
@@ -85,10 +100,13 @@ class BlockBytes:
 
     def texts(self, start: Positions, end: Positions, there: Mask) -> pa.Array:
         """The bytes between start and end in each record; null where there are none."""
+        if not len(there):
+            return pa.nulls(0, pa.string())
         every = bool(there.all())
         offsets = np.empty((len(there), 2), np.int32)
-        offsets[:, 0] = start if every else np.where(there, start, self.starts)
-        offsets[:, 1] = end if every else np.where(there, end, self.starts)
+        offsets[:, 0] = start if every else np.where(there, start, 0)
+        offsets[:, 1] = end if every else np.where(there, end, 0)
+        offsets[-1, 1] = max(offsets[-1, 1], offsets[0, 0])  # as Arrow demands, also where no text is
         pieces = [None, pa.py_buffer(offsets), pa.py_buffer(self.bytes)]
         between = pa.Array.from_buffers(pa.string(), 2 * len(there) - 1, pieces)
         return between.take(pa.array(np.arange(0, 2 * len(there), 2), mask=None if every else ~there))

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from chsink.decode.alike import alike
+from chsink.decode.alike import AlikeReader, alike
 from chsink.decode.codec import Converted, Mask, Reader, Suspects, merge, valid_of
 from chsink.decode.field_paths import ANY_OBJECT, PLAIN, Places, Trees, shown
 from chsink.decode.fields import Field, groups_of, uneven
@@ -79,7 +79,7 @@ class FastPlan:
         self._options = [pj.ParseOptions(explicit_schema=s, unexpected_field_behavior="ignore") for s in schemas]
         self._raw_decoder = RawTexts([places.path(field.name) for field in self._raw])
         simple = len(schemas) == 1 and _few_escapes(samples)
-        self._alike = alike(self._trees.schemas()[0], _fullest(samples)) if simple else None
+        self._alike = _tried(alike(self._trees.schemas()[0], _fullest(samples)), samples) if simple else None
 
     def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
@@ -96,7 +96,7 @@ class FastPlan:
 
     @property
     def suits(self) -> bool:
-        """Whether it is the fastest way, and was the right one for all records so far: then it may be used again."""
+        """Whether it is the fastest way, and was the right one for most records so far: then it may be used again."""
         return self._suits and self._alike is not None and not self._raw
 
     def misses(self) -> None:
@@ -110,14 +110,23 @@ class FastPlan:
         """
         records = without_space(records)
         read = self._read_alike(records)
-        if read is not None:
-            columns, suspects = read
-        else:
+        if read is None:
             suspects = self._prefiltered(records)
             if suspects is not None:
                 return self._around(records, suspects)
-            columns = self._trees.columns(self._parse(records))
+            return self._convert(records, self._trees.columns(self._parse(records)))
+        columns, left = read
+        if left is None:
+            return self._convert(records, columns)
+        if self._raw or self._unguarded or self._unquoted:
+            records = records.filter(pa.array(~left))
+        arrays, more = self._convert(records, columns)
+        return arrays, _both(left, more)
+
+    def _convert(self, records: pa.Array, columns: dict[str, pa.Array]) -> tuple[list[pa.Array], Suspects]:
+        """As :meth:`run`, from the columns that were read.  Only what needs their text looks at the records."""
         raw = self._read_raw(records)
+        suspects: Suspects = None
         arrays: list[pa.Array] = []
         for field in self._fields:
             array, wrong = self._column(field, columns, raw)
@@ -135,7 +144,7 @@ class FastPlan:
         suspects = merge(suspects, uneven(arrays, self._groups))
         if suspects is None:
             return arrays, None
-        self._suits = False
+        self._suits &= FEW * int(suspects.sum()) <= len(suspects)
         kept = pa.array(~suspects)
         return [array.filter(kept) for array in arrays], suspects
 
@@ -156,17 +165,14 @@ class FastPlan:
         if not len(kept):
             raise MisfitError("suspects only")
         arrays, more = self.run(records.take(pa.array(kept)))
-        if more is not None:
-            suspects = suspects.copy()
-            suspects[kept[more]] = True
-        return arrays, suspects
+        return arrays, _both(suspects, more)
 
     def _prefiltered(self, records: pa.Array) -> Suspects:
         suspects = suspects_of(records)
         return merge(suspects, decimal_suspects(records)) if self._decimals else suspects
 
     def _read_alike(self, records: pa.Array) -> tuple[dict[str, pa.Array], Suspects] | None:
-        """The columns of records that are written alike, and the suspects; None if too few of them are."""
+        """The columns of all records but the suspects; None if too few of them are written alike."""
         if self._alike is None:
             return None
         records.cast(pa.string())
@@ -181,10 +187,10 @@ class FastPlan:
         if 2 * len(rest) > len(records):
             self._alike = None
             return None
-        return self._with_others(table, records, rest)
+        return self._with_others(table, records, unread, rest)
 
     def _with_others(
-        self, table: pa.Table, records: pa.Array, rest: npt.NDArray[np.intp]
+        self, table: pa.Table, records: pa.Array, unread: Mask, rest: npt.NDArray[np.intp]
     ) -> tuple[dict[str, pa.Array], Suspects]:
         """The columns, with the rows ``rest`` from the parser; those that it refuses are suspects."""
         others = records.take(pa.array(rest))
@@ -198,11 +204,10 @@ class FastPlan:
         except Refused:
             if len(rest) > len(records) // FEW:
                 raise
-            suspects[rest] = True
-        else:
-            at = np.arange(len(records))
-            at[rest] = len(records) + np.arange(len(rest))
-            table = pa.concat_tables([table, parsed]).take(pa.array(at))
+            return self._trees.columns([table]), unread
+        at = np.cumsum(~unread) - 1
+        at[rest] = len(table) + np.arange(len(rest))
+        table = pa.concat_tables([table, parsed]).take(pa.array(at[~suspects]))
         return self._trees.columns([table]), suspects if suspects.any() else None
 
     def _parse(self, records: pa.Array) -> list[pa.Table]:
@@ -235,12 +240,29 @@ class FastPlan:
         return converted(field.codec, self._readers[field.name], columns[field.name])
 
 
+def _both(suspects: Mask, more: Suspects) -> Mask:
+    """The suspects, and ``more`` among the others."""
+    if more is None:
+        return suspects
+    every = suspects.copy()
+    every[np.flatnonzero(~suspects)[more]] = True
+    return every
+
+
 def _few_escapes(samples: Sequence[Pairs]) -> bool:
     """Whether most of the samples have none: the parser is faster with texts that have."""
     return 2 * sum("\\" in (sample.raw or "") for sample in samples) < len(samples)
 
 
+def _tried(reader: AlikeReader | None, samples: Sequence[Pairs]) -> AlikeReader | None:
+    """The reader, if it reads most of the samples."""
+    if reader is None:
+        return None
+    read = reader.read(pa.array([(sample.raw or "").strip() for sample in samples], pa.string()).cast(pa.binary()))
+    return reader if read is not None and 2 * read[0].num_rows >= len(samples) else None
+
+
 def _fullest(samples: Sequence[Pairs]) -> str:
-    """The text of the sample with the most members."""
-    fullest = max(samples, key=lambda sample: len(sample.items))
+    """The text of the sample with the most members; the longest of them, whose arrays have elements."""
+    fullest = max(samples, key=lambda sample: (len(sample.items), len(sample.raw or "")))
     return (fullest.raw or "").strip()

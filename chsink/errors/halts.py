@@ -585,6 +585,13 @@ MIRROR_MAIN_UNSEEN = preflight(
     "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
     "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
+MIRROR_OLD_BROKER = preflight(
+    "CHS-354",
+    "broker {broker} is older than Kafka 2.5 ({api} up to version {found}, the mirror needs {needed})",
+    "upgrade all brokers to Kafka 2.5 or later: an older one also answers while a transaction still moves the mirror's "
+    "offsets",
+    ok="the brokers have what the mirror needs since Kafka 2.5",
+)
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",
     "branch {branch} of {table} has no snapshot {snapshot}",

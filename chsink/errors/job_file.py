@@ -487,6 +487,12 @@ NO_MIRROR = config(
     "set mirror.enabled = true, with mirror.catalog and [[mirror.route]]: see docs/mirror.md",
 )
 
+COORDINATES_ITSELF = config(
+    "CHS-111",
+    "the driver commits by itself, so no coordinator may run apart",
+    'set mirror.coordinator = "apart", restart the driver with it, then start the coordinator',
+)
+
 # --- CHS-112
 
 NO_CLICKHOUSE = config(

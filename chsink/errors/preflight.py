@@ -407,6 +407,12 @@ DOUBT_CHANGED = preflight(
     "undo the change until the range is settled; or keep it and run `{resolve}` with --resend, which names the rows to "
     "delete first",
 )
+DOUBT_COLUMNS = preflight(
+    "CHS-227",
+    "{topic}: what is in doubt was announced before {table} was altered: {change}",
+    "undo this with ALTER TABLE, start the job until the range is settled, then alter the table again; or do what the "
+    "message about the range says",
+)
 DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
     "{what}; ClickHouse remembers its tokens: chsink can send it again without duplicates",
@@ -586,7 +592,7 @@ REPLICA_READONLY = preflight(
 REPLICA_LAGS = preflight(
     "CHS-245",
     "{table} at {url} is {seconds} s behind the other replicas (entries in its queue: {queue})",
-    "on this server, run SELECT last_exception, postpone_reason FROM system.replication_queue",
+    "read last_exception and postpone_reason in system.replication_queue on this server",
 )
 REPLICA_STANDS = preflight(
     "CHS-245",
@@ -782,7 +788,18 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it once its topics have a record",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it",
+)
+MIRROR_NO_CLICKHOUSE_TABLE = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot get the columns of a ClickHouse table: {reason}",
+    'correct the [[route]] of these topics, or create the ClickHouse table; or set create.columns = "records" for '
+    "{table}",
+)
+MIRROR_NO_ICEBERG_TYPES = preflight(
+    "CHS-284",
+    "the Iceberg table {table} is not created, because no Iceberg type holds these columns of {source}: {columns}",
+    'create {table} yourself, with other types or without these columns; or set create.columns = "records" for it',
 )
 MIRROR_COLUMNS_NOT_ADDED = preflight(
     "CHS-282",
@@ -846,6 +863,17 @@ VERIFY_WHOLE_TABLE = preflight(
     "CHS-293",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so a part of it cannot be verified",
     "leave out --partition, --from and --to",
+)
+VERIFY_NOT_ADDED = preflight(
+    "CHS-293",
+    "no table that is verified by offset has a column {column} that records fill",
+    "give --added a column of the table, without the table's name; tables without _kafka_topic, _kafka_partition or "
+    "_kafka_offset are compared as a whole, without --added",
+)
+VERIFY_DEFAULT_VARIES = preflight(
+    "CHS-293",
+    "the DEFAULT of column {column} depends on other columns, so a row from before the column cannot be recognized",
+    "leave out --added {column}",
 )
 VERIFY_BUSY = preflight(
     "CHS-294",

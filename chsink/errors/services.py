@@ -182,6 +182,12 @@ MIRROR_NO_ANSWER = unavailable(
     "start the mirror if it does not run: it commits what was handed over by itself; if it runs, its log names the "
     "table whose commits fail",
 )
+MIRROR_NO_COORDINATOR = unavailable(
+    "CHS-721",
+    'no coordinator has prepared {waiting} within {seconds} seconds; mirror.coordinator is "apart"',
+    "start `chsink mirror coordinator` with the same job file, or read its log, then start again; nothing was handed "
+    "over meanwhile",
+)
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",
     "the Schema Registry at {urls} does not answer: {reason}",

@@ -57,6 +57,14 @@ SAMPLE_KEPT_OUT = preflight(
     SAMPLE_BAD.sentence,
     'errors.on_bad_value = "{policy}" keeps them out of the table; to land them, change the column or the records',
 )
+TEXT_FOR_A_FEW = preflight(
+    "CHS-512",
+    "{topic}: column {column} of {table} is text, because {count} of the {records} sampled values are no {type}; the "
+    "first is at {first}",
+    "if these values are mistakes, declare the column as {type} in the CREATE TABLE statement, and choose in "
+    "errors.on_bad_value what becomes of such records; if --apply has created the table, drop it first; if the values "
+    "are right, keep the text",
+)
 SAMPLE_MISSPELT = preflight(
     "CHS-508",
     "{topic}: {count} of {records} sampled records have a field {field}, and {table} has a column {column}, but no "

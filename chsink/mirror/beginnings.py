@@ -23,7 +23,7 @@ from chsink.mirror.shared_topics import SharedTopics
 from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
-from chsink.statemachine.commit.handover import Beginning, Place, begin
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -160,7 +160,7 @@ class Beginnings:
         begun: Mapping[TopicPartition, Beginning],
         ids: Mapping[str, str],
         committed: Mapping[TopicPartition, int | None],
-        places: Mapping[TopicPartition, Mapping[str, Place]],
+        places: Mapping[TopicPartition, Mapping[str, TablePlace]],
     ) -> None:
         """Store what the tables have to know, in those that join others first: once these know it, nobody joins."""
         origins = {tp: (ids[tp.topic], found.origin) for tp, found in begun.items() if found.origin is not None}
@@ -186,7 +186,7 @@ class Beginnings:
         tp: TopicPartition,
         topic_id: str,
         at: tuple[int | None, int, int],
-        places: Mapping[str, Place],
+        places: Mapping[str, TablePlace],
         *,
         rows: Mapping[str, str],
     ) -> Beginning:
@@ -253,7 +253,7 @@ class Beginnings:
         raise Stuck(name, 1, "others keep changing the table")
 
 
-def _reached(committed: int | None, places: Mapping[str, Place]) -> int:
+def _reached(committed: int | None, places: Mapping[str, TablePlace]) -> int:
     """The offset up to which records were handed over."""
     links = (place.link for place in places.values() if not place.left)
     return max([committed or 0, *(link.until for link in links if link is not None)])

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import reduce
 from typing import Any, Final
@@ -38,8 +37,9 @@ from chsink.decode.codec import Codec
 from chsink.decode.connect import DAYS, DECIMAL, VARIABLE, ConnectType
 from chsink.decode.inferred import Kinds
 from chsink.formats.column_types import INSTANT_DIGITS
+from chsink.mirror.clickhouse_types import type_of_column
 from chsink.mirror.codecs import codec_of
-from chsink.notation.metadata_columns import is_column_name
+from chsink.mirror.nested_types import list_of, map_of, struct_of
 
 _DIGITS: Final = 38
 _OF_JSON: Final[dict[str, type[IcebergType]]] = {
@@ -72,18 +72,6 @@ _OF_ARROW: Final = (
 )
 _WRITTEN: Final = {BooleanType, IntegerType, LongType, DoubleType, StringType}
 """The types of a union that becomes text: each value of them is written in one way."""
-_OF_CLICKHOUSE: Final[dict[str, IcebergType]] = {
-    "Bool": BooleanType(),
-    **dict.fromkeys(("Int8", "Int16", "Int32", "UInt8", "UInt16"), IntegerType()),
-    **dict.fromkeys(("Int64", "UInt32"), LongType()),
-    "UInt64": DecimalType(20, 0),
-    "Float32": FloatType(),
-    "Float64": DoubleType(),
-    **dict.fromkeys(("Date", "Date32"), DateType()),
-}
-_WRAPPED: Final = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
-_DECIMAL: Final = re.compile(r"Decimal\((\d+), (\d+)\)")
-_MOMENT: Final = re.compile(r"DateTime(?:64\([0-6](?:, .*)?\)|\(.*\))?")
 
 
 class IcebergTypes:
@@ -160,14 +148,8 @@ class IcebergTypes:
 
     def of_clickhouse(self, declaration: str) -> IcebergType:
         """Text where there is no type with the same values."""
-        kind = declaration.partition(" DEFAULT ")[0].strip()
-        while found := _WRAPPED.fullmatch(kind):
-            kind = found[1]
-        if digits := _DECIMAL.fullmatch(kind):
-            return _decimal(int(digits[1]), int(digits[2]))
-        if _MOMENT.fullmatch(kind):
-            return TimestamptzType()
-        return _OF_CLICKHOUSE.get(kind, StringType())
+        kind = type_of_column(declaration.partition(" DEFAULT ")[0].strip(), "UTC")
+        return StringType() if kind is None else kind
 
     def wider(self, one: IcebergType, other: IcebergType) -> IcebergType:
         """Text where no other type holds the values of both."""
@@ -209,36 +191,6 @@ class IcebergTypes:
 
 
 ICEBERG: Final = IcebergTypes()
-
-
-def struct_of(fields: Mapping[str, IcebergType | None]) -> IcebergType | None:
-    """A struct of the fields that have a type; None if there are none.  Text if a name can be no field's."""
-    known = [NestedField(0, name, kind, required=False) for name, kind in fields.items() if kind is not None]
-    if not all(map(is_column_name, fields)):
-        return StringType()
-    return StructType(*known) if known else None
-
-
-def list_of(item: IcebergType, *, required: bool = False) -> ListType:
-    """A list of these."""
-    return ListType(0, item, element_required=required)
-
-
-def map_of(key: IcebergType, value: IcebergType, *, required: bool = False) -> MapType:
-    """A map from one to the other."""
-    return MapType(0, key, 0, value, value_required=required)
-
-
-def fields_in(kind: IcebergType) -> int:
-    """The number of fields of all structs in it."""
-    match kind:
-        case StructType():
-            return sum(1 + fields_in(field.field_type) for field in kind.fields)
-        case ListType():
-            return fields_in(kind.element_type)
-        case MapType():
-            return fields_in(kind.value_type)
-    return 0
 
 
 def _of_flat(kind: pa.DataType) -> IcebergType | None:

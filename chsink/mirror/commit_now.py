@@ -71,14 +71,19 @@ def commit_now(mirror: OpenMirror, wait_s: float) -> dict[str, int | None]:
             return {name: snapshots[name] for name in mirror.targets}
 
 
+def ask(names: Names) -> uuid.UUID:
+    """Ask the coordinator for a round at once; returns the request's id.  Raises the outcomes of ``EventSender``."""
+    asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
+    with names.sender(names.asking_id, names.group) as sender:
+        sender.send(KEY, [encode(asked)], {})
+    return asked.id
+
+
 def _round(names: Names, give_up: float, wait_s: float) -> dict[str, int | None]:
     """Ask for a round and wait until it has ended; by table, the newest snapshot since."""
     with closing(names.reader()) as reader:
         reader.read_from({number: end for number, (_, end) in reader.logs().items()})
-        asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
-        with names.sender(names.asking_id, names.group) as sender:
-            sender.send(KEY, [encode(asked)], {})
-        rounds = _Rounds(asked.id)
+        rounds = _Rounds(ask(names))
         while not rounds.done:
             if monotonic() >= give_up:
                 began = "a round began and did not end" if rounds.began else "no round began"

@@ -40,7 +40,7 @@ VALID_THROUGH = ("kafka.connect.valid-through-ts", "kafka.connect.vtts")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SnapshotMark:
     """What a table's snapshots say of a sink: by the key of its summary (without the prefix), the next event of each
     partition of the control topic; and commit id and valid-through time of its newest snapshot, "" where it has none.
     """
@@ -51,9 +51,9 @@ class Mark:
     valid_through: str
 
 
-def marks(table: Table) -> dict[str, Mark]:
+def marks(table: Table) -> dict[str, SnapshotMark]:
     """The sinks that filled the table's main branch, by key; mirrors of chsink are not among them."""
-    found: dict[str, Mark] = {}
+    found: dict[str, SnapshotMark] = {}
     at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
     while at is not None:
         summary = at.summary.additional_properties if at.summary else {}
@@ -61,7 +61,7 @@ def marks(table: Table) -> dict[str, Mark]:
         for name, text in summary.items():
             if name.startswith(_OFFSETS) and not (own and name.endswith(own)):
                 key = name.removeprefix(_OFFSETS)
-                newest = found.get(key) or Mark(key, {}, summary.get(COMMIT_ID, ""), _valid_through(summary))
+                newest = found.get(key) or SnapshotMark(key, {}, summary.get(COMMIT_ID, ""), _valid_through(summary))
                 found[key] = replace(newest, stored=_furthest(newest.stored, _offsets(table, name, text)))
         at = None if at.parent_snapshot_id is None else table.metadata.snapshot_by_id(at.parent_snapshot_id)
     return found
@@ -124,7 +124,7 @@ def possible_groups(key: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FileReport:
     """An event with files: where it lies, and its table (without the catalog, whose name only the sink knows)."""
 
     at: Position
@@ -142,7 +142,7 @@ class Remains:
     passed: Mapping[int, int]
     first: Mapping[int, int]
     ends: Mapping[int, int]
-    reports: tuple[Report, ...]
+    reports: tuple[FileReport, ...]
     reported: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -155,13 +155,13 @@ def remains(connector: Connector, names: Names) -> Remains:
         logs = reader.logs()
     finally:
         reader.close()
-    reports: list[Report] = []
+    reports: list[FileReport] = []
     newest: dict[TopicPartition, tuple[datetime, int]] = {}
     for at, value in placed(mine):
         event = _event(connector, at, value)
         match event.payload if event is not None and event.group_id == connector.group else None:
             case DataWritten() as written:
-                reports.append(Report(at, (*written.table.namespace, written.table.name), written))
+                reports.append(FileReport(at, (*written.table.namespace, written.table.name), written))
             case DataComplete() as complete:
                 assert event is not None
                 _note(newest, event, complete)
@@ -237,7 +237,7 @@ def group_topics(names: Names, group: str) -> set[str]:
     return {tp.topic for tp in _group(names, group)}
 
 
-def files_of(reports: Iterable[Report], table: tuple[str, ...]) -> Iterator[tuple[Position, Mapping[str, Any]]]:
+def files_of(reports: Iterable[FileReport], table: tuple[str, ...]) -> Iterator[tuple[Position, Mapping[str, Any]]]:
     """The files with rows that were reported for a table."""
     for report in reports:
         if report.table == table:

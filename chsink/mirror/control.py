@@ -87,6 +87,16 @@ class Names:
         return f"{self.group}/coordinator"
 
     @property
+    def driver_id(self) -> str:
+        """The transactional id of the driver that hands over, if its coordinator runs apart."""
+        return f"{self.group}/driver"
+
+    @property
+    def driver_group(self) -> str:
+        """The group that holds this driver's claim."""
+        return f"{self.group}/driver"
+
+    @property
     def trying_id(self) -> str:
         """The transactional id by which it is tried whether this user may use such ids."""
         return f"{self.group}/trying"

@@ -12,20 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
 import structlog
 
-from chsink.driver_name import driver_name
-from chsink.errors import ChsinkError, UnavailableError, fencing, services
+from chsink.errors import ChsinkError, UnavailableError, services
 from chsink.mirror.control import ControlUnanswered, Fenced, NotSent, at_once
-from chsink.mirror.coordinator import KEY, Coordinator
+from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import OpenMirror
-from chsink.mirror.owner import CoordinatorClaim, read_owner
+from chsink.mirror.owner import Claims
 from chsink.mirror.stop_reasons import Hanging, Stuck
 from chsink.mirror.tables import CatalogFailed
 from chsink.ports import Clock
@@ -46,7 +44,8 @@ KNOWN = (ChsinkError, CatalogFailed, Fenced, NotSent, ControlUnanswered)
 
 class Coordination:
     """``reread`` hands over a hole; ``after_round`` is called in the coordinator's thread after each round.  ``pool``
-    opens producers in parallel.  ``under_way``: the topic-partitions that the query hands over now.
+    opens producers in parallel.  ``under_way``: the topic-partitions that the query hands over now.  ``apart``: another
+    process hands over.
     """
 
     def __init__(
@@ -59,13 +58,13 @@ class Coordination:
         after_round: Callable[[], None] = lambda: None,
         pool: Callable[[], Executor] = at_once,
         under_way: Callable[[], Collection[TopicPartition]] = tuple,
+        apart: bool = False,
     ) -> None:
         self.failure: ChsinkError | None = None
         self._mirror, self._reread, self._clock, self._log = mirror, reread, clock, log
         self._after_round, self._pool, self._under_way = after_round, pool, under_way
-        self._driver = driver_name()
-        self._claimed: CoordinatorClaim | None = None
-        self._owners = mirror.names.offsets(mirror.names.owner_group)
+        place = (mirror.names.coordinator_id, mirror.names.owner_group)
+        self._claims = Claims(mirror.names, place, clock, log, what="coordinating", apart=apart)
         self._coordinator: Coordinator | None = None
         self._new_partitions, self._wake = threading.Event(), threading.Event()
         self._last = False
@@ -110,15 +109,11 @@ class Coordination:
     def close(self) -> None:
         """Release connections, after the end."""
         self._drop()
-        self._owners.close()
+        self._claims.close()
 
     def check_owned(self) -> None:
         """Raise FencedError if another driver has claimed the mirror; do nothing while Kafka does not answer."""
-        with suppress(ControlUnanswered):
-            found = read_owner(self._mirror.names, self._owners)
-            # a claim becomes visible a little after it is made: until then, an older claim is read
-            if found is not None and self._claimed is not None and found.epoch > self._claimed.epoch:
-                self._check(found)
+        self._claims.check()
 
     def take_up(self) -> None:
         """Ask the thread to settle topic-partitions that the group does not know."""
@@ -189,7 +184,7 @@ class Coordination:
         """A coordinator that has claimed and settled."""
         mirror = self._mirror
         self._looked = monotonic()
-        self._claim()
+        self._claims.claim()
         made = Coordinator(
             mirror.names,
             mirror.targets,
@@ -212,25 +207,6 @@ class Coordination:
             made.close()
             raise
         return made
-
-    def _claim(self) -> None:
-        names = self._mirror.names
-        self.check_owned()
-        with names.sender(names.coordinator_id, names.owner_group) as sender:
-            before = read_owner(names, self._owners)  # every other claim has ended: its producer is fenced
-            self._check(before)
-            claimed = CoordinatorClaim(self._driver, (0 if before is None else before.epoch) + 1, self._clock.now_ms())
-            sender.note = claimed.encode()
-            sender.send(KEY, [], {TopicPartition(names.topic, 0): claimed.epoch})
-        self._claimed = claimed
-        self._log.info("coordinating", epoch=claimed.epoch, driver=claimed.driver)
-
-    def _check(self, found: CoordinatorClaim | None) -> None:
-        mine = self._claimed
-        if mine is not None and found is not None and found.driver != mine.driver:
-            sink = self._mirror.config.sink.name
-            owner = f"{found.driver}, epoch {found.epoch}"
-            raise fencing.MIRROR_OWNED_BY_ANOTHER(sink=sink, owner=owner, driver=mine.driver, epoch=mine.epoch)
 
     def _drop(self) -> None:
         if self._coordinator is not None:

@@ -21,8 +21,8 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from chsink.errors import halts, preflight
-from chsink.mirror.column_types import fields_in
 from chsink.mirror.lacking_parts import promoted
+from chsink.mirror.nested_types import fields_in
 from chsink.mirror.tables import MirrorTable, said
 
 ATTEMPTS: Final = 5

@@ -24,9 +24,10 @@ from pyiceberg.types import IcebergType, NestedField
 from chsink.errors import ChsinkError, preflight
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
-from chsink.mirror.column_types import ICEBERG, fields_in
+from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.lacking_parts import GuidedTypes, lacking_part, needed, widest
 from chsink.mirror.names import given_names, named
+from chsink.mirror.nested_types import fields_in
 from chsink.mirror.types import TableColumns
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.ports import BadValue

@@ -31,8 +31,9 @@ from pyiceberg.types import (
 from chsink.decode.containers import entries
 from chsink.decode.inferred import Kinds
 from chsink.formats.record_fields import only_members
-from chsink.mirror.column_types import ICEBERG, IcebergTypes, fields_in, list_of, map_of
+from chsink.mirror.column_types import ICEBERG, IcebergTypes
 from chsink.mirror.names import RecordNames, given_names, named
+from chsink.mirror.nested_types import fields_in, list_of, map_of
 from chsink.notation.metadata_columns import is_column_name
 
 _FLOAT_MAX: Final = float(np.finfo(np.float32).max)

@@ -21,7 +21,7 @@ from typing import Protocol
 from chsink.batch.confirm import confirm
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
-from chsink.errors import HaltError, halts, services
+from chsink.errors import AlteredError, HaltError, halts, services
 from chsink.errors.several import raise_all
 from chsink.mirror.control import ControlUnanswered, at_once
 from chsink.mirror.known_tables import Hole
@@ -51,7 +51,7 @@ class MirrorLander:
 
     ``landed`` receives what was handed over, once that is confirmed.  ``pool`` hands over ranges without records.
     Without ``beside``, a topic-partition that the group does not know is an error.  ``renewed`` reads these tables
-    again.
+    again; ``adapt`` gives a table the columns that a hole's records need, and says whether it did.
     """
 
     def __init__(
@@ -62,10 +62,11 @@ class MirrorLander:
         landed: Callable[[Sequence[Ack]], None] = lambda _: None,
         pool: Callable[[], Executor] = at_once,
         renewed: Callable[[Feeds, Collection[str]], Feeds] = lambda feeds, _: feeds,
+        adapt: Callable[[AlteredError], bool] = lambda _: False,
     ) -> None:
         self.feeds, self._beside, self._landed = feeds, beside, landed
         self._group = feeds.names.offsets()
-        self._pool, self._renewed = pool, renewed
+        self._pool, self._renewed, self._adapt = pool, renewed, adapt
         self.under_way: frozenset[TopicPartition] = frozenset()
         """The topic-partitions of the present batch: workers may have read records that Kafka deletes meanwhile."""
         self._reads: ExactReads[Share] | None = None
@@ -134,6 +135,14 @@ class MirrorLander:
 
     def reread(self, hole: Hole) -> None:
         """Hand over a hole of one table.  Coordinators call it as their ``reread``."""
+        try:
+            self._reread(hole)
+        except AlteredError as altered:
+            if not self._adapt(altered):
+                raise
+            self._reread(hole)
+
+    def _reread(self, hole: Hole) -> None:
         assert self._reads is not None, "a lander is opened before its coordinator runs"
         self.feeds = self._renewed(self.feeds, [hole.table])
         self._check_written_for(hole)

@@ -85,7 +85,7 @@ def _leaves(
             yield from _leaves(field.field_type.fields, f"{source.name}.", source.at, beneath_optional=null)
 
 
-class Part(NamedTuple):
+class PartitionRows(NamedTuple):
     """The rows of one partition value.  ``key`` tells values apart, ``values`` are those of a manifest, by field."""
 
     key: tuple[str, ...]
@@ -100,10 +100,10 @@ class Partitioning:
     spec: PartitionSpec
     schema: Schema
 
-    def split(self, rows: pa.Table) -> Iterator[Part]:
+    def split(self, rows: pa.Table) -> Iterator[PartitionRows]:
         """The rows of each partition value, in their order."""
         if not self._columns or not rows.num_rows:
-            yield Part((), (), rows)
+            yield PartitionRows((), (), rows)
             return
         columns = [column.of(rows) for column in self._columns]
         codes = np.zeros(rows.num_rows, dtype=np.int64)
@@ -117,7 +117,7 @@ class Partitioning:
         values = [column.dictionary.take(column.indices.take(firsts)).to_pylist() for column in columns]
         for number, (start, end) in enumerate(pairwise([*starts, rows.num_rows])):
             mine = tuple(of_field[number] for of_field in values)
-            yield Part(tuple(map(repr, mine)), mine, ordered.slice(start, end - start))
+            yield PartitionRows(tuple(map(repr, mine)), mine, ordered.slice(start, end - start))
 
     @property
     def checks(self) -> tuple[PartitionColumn, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from chsink.mirror.known_tables import KnownTables
 from chsink.mirror.tables import TableRead
 from chsink.statemachine.commit.chain import Chain, Links, Sharing, StoredShare
-from chsink.statemachine.commit.handover import Place
+from chsink.statemachine.commit.handover import TablePlace
 from chsink.statemachine.ranges import TopicPartition
 
 _NOT = Sharing()
@@ -33,7 +33,7 @@ class SharedTopics:
 
     def places(
         self, tps: Sequence[TopicPartition], reads: Mapping[str, tuple[TableRead, Chain]]
-    ) -> dict[TopicPartition, dict[str, Place]]:
+    ) -> dict[TopicPartition, dict[str, TablePlace]]:
         """For each topic-partition, what its tables know of it; also those that shared it before.  Raises as
         :meth:`KnownTables.read`.
         """
@@ -49,18 +49,18 @@ class SharedTopics:
         reads: Mapping[str, tuple[TableRead, Chain]],
         before: frozenset[str],
         gone: Mapping[str, Links],
-    ) -> dict[str, Place]:
-        found: dict[str, Place] = {}
+    ) -> dict[str, TablePlace]:
+        found: dict[str, TablePlace] = {}
         for name, (_, chain) in reads.items():
             target = self._targets[name]
             if tp.topic in target.topics:
                 choice, link = target.sharing.get(tp.topic, _NOT).choice, chain.links.get(tp)
                 was_away = link is None or (bool(link.choice) and bool(before))
-                found[name] = Place(link, choice, joins=bool(choice) and was_away and name not in before)
+                found[name] = TablePlace(link, choice, joins=bool(choice) and was_away and name not in before)
         for name in before - found.keys():
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)
             if link is not None:
-                found[name] = Place(link, left=True)
+                found[name] = TablePlace(link, left=True)
         if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
             found = {name: replace(place, joins=False) for name, place in found.items()}
         if self._added_now:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaException
 from pyiceberg.table.snapshots import Snapshot
 
@@ -82,6 +83,15 @@ class MirrorStatus:
     owner: CoordinatorClaim | None
     tables: tuple[TableStatus, ...]
 
+    @property
+    def epoch(self) -> int | None:
+        """The owner's."""
+        return None if self.owner is None else self.owner.epoch
+
+    def measures(self) -> dict[str, dict[str, float | None]]:
+        """By table, :meth:`TableStatus.measures`."""
+        return {table.table: table.measures() for table in self.tables}
+
     def as_dict(self) -> dict[str, Any]:
         """For a machine."""
         return {"owner": None if self.owner is None else asdict(self.owner), "tables": [asdict(t) for t in self.tables]}
@@ -92,6 +102,15 @@ def status_of(config: Config, kafka: KafkaTopics, now_ms: int) -> MirrorStatus:
     mirror = open_mirror(config, kafka)
     with in_words(mirror.names):
         return read_status(mirror, now_ms)
+
+
+def status_if_known(mirror: OpenMirror, now_ms: int, log: structlog.typing.FilteringBoundLogger) -> MirrorStatus | None:
+    """The status for metrics, which end no mirror: None, with a line in the log, if it cannot be read."""
+    try:
+        return read_status(mirror, now_ms)
+    except Exception as error:
+        log.debug("metrics are not known", reason=f"{type(error).__name__}: {error}")
+        return None
 
 
 def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:

@@ -22,7 +22,7 @@ from pyiceberg.manifest import DataFile
 
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
-from chsink.mirror.connector import Connector, Mark, Remains, files_of, marks, members, readings, remains
+from chsink.mirror.connector import Connector, Remains, SnapshotMark, files_of, marks, members, readings, remains
 from chsink.mirror.files import data_file
 from chsink.mirror.known_tables import KnownTables, Target
 from chsink.mirror.manifests import name_of, referred
@@ -30,7 +30,7 @@ from chsink.mirror.opening import OpenMirror
 from chsink.mirror.tables import TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link
-from chsink.statemachine.commit.takeover import Left, ReportedFile, continued, waits
+from chsink.statemachine.commit.takeover import ReportedFile, Stopped, continued, waits
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
@@ -44,7 +44,7 @@ class TableLeft:
     target: Target = field(compare=False)
     read: TableRead = field(compare=False)
     chain: Chain
-    mark: Mark | None
+    mark: SnapshotMark | None
     waiting: tuple[str, ...]
     files: tuple[DataFile, ...] = field(compare=False)
     lost: int = 0
@@ -127,7 +127,7 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
 
 
 def _connector(
-    marked: Mapping[str, Mapping[str, Mark]], topics: Collection[str], group: str, control_topic: str
+    marked: Mapping[str, Mapping[str, SnapshotMark]], topics: Collection[str], group: str, control_topic: str
 ) -> Connector:
     """The one sink that the tables name, or that a person named."""
     if group and control_topic:
@@ -154,7 +154,7 @@ def _links(mirror: OpenMirror, connector: Connector, left: Remains, *, trust: bo
     for tp in tps:
         log = OffsetRange(starts[tp], max(starts[tp], ends[tp]))
         at, reported = left.group.get(tp), left.reported.get(tp)
-        rule, link = continued(Left(ids[tp.topic] or "", at, reported, log, trust))
+        rule, link = continued(Stopped(ids[tp.topic] or "", at, reported, log, trust))
         if link is not None:
             links[tp] = link
             continue
@@ -178,7 +178,7 @@ class _Look:
     links: Mapping[TopicPartition, Link]
     trust: bool
 
-    def at(self, name: str, target: Target, read: TableRead, chain: Chain, mark: Mark | None) -> TableLeft:
+    def at(self, name: str, target: Target, read: TableRead, chain: Chain, mark: SnapshotMark | None) -> TableLeft:
         """What the sink left of a table.  Raises ChsinkError."""
         reference = (*target.reference.namespace, target.reference.name)
         stored = self._bounds(mark, name)
@@ -210,7 +210,7 @@ class _Look:
         links = {**mine, **chain.links}
         return TableLeft(name, target, read, replace(chain, links=links), mark, tuple(entries), files, len(gone))
 
-    def _bounds(self, mark: Mark | None, name: str) -> Mapping[int, int] | None:
+    def _bounds(self, mark: SnapshotMark | None, name: str) -> Mapping[int, int] | None:
         """The next events by the table's snapshots; None where the control topic was created again since: then neither
         they nor the coordinator's group tell which of its files were committed.
         """

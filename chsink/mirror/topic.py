@@ -12,6 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
+from chsink.mirror.brokers import api_versions, version_findings
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import MAX_PART_BYTES
 from chsink.mirror.refusals import refused, right_missing
@@ -71,7 +72,11 @@ def ensure_control_topic(names: Names) -> None:
 
 
 def kafka_findings(names: Names) -> Iterator[Finding]:
-    """The control topic and the groups.  Raises ChsinkError."""
+    """The brokers, the control topic and the groups.  Raises ChsinkError."""
+    versions = list(_versions(names))
+    yield from versions
+    if any(finding.severity is Severity.ERROR for finding in versions):
+        return  # they do not answer the other questions either
     admin = _admin(names)
     if not _exists(names):
         yield passed(preflight.MIRROR_CONTROL_NOT_MADE, topic=names.topic)
@@ -107,6 +112,14 @@ def settings_findings(topic: str, settings: Settings) -> Iterator[Finding]:
         yield found(Severity.WARNING, preflight.MIRROR_CONTROL_SHORT, topic=topic, kept=kept, advised=KEPT_MS)
     else:
         yield passed(preflight.MIRROR_CONTROL_COMPACTED, topic=topic, partitions=settings.partitions, kept=kept)
+
+
+def _versions(names: Names) -> Iterator[Finding]:
+    try:
+        found_versions = api_versions(names)
+    except KafkaException as error:
+        raise _unanswered(names, error) from error
+    yield from version_findings(found_versions)
 
 
 def _groups(names: Names, admin: AdminClient) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+UNKNOWN_IDENTIFIER = 47
 UNKNOWN_TABLE = 60
 SYNTAX_ERROR = 62
 UNKNOWN_DATABASE = 81

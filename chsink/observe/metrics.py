@@ -115,6 +115,13 @@ class MirrorMetrics:
         self.last_commit = gauge("last_commit_timestamp_seconds", "time of the newest snapshot of the mirror", "table")
         self.valid = gauge("valid_through_timestamp_seconds", "the table holds all records up to this time", "table")
 
+    def show(self, epoch: int | None, tables: Mapping[str, Mapping[str, float | None]]) -> None:
+        """The mirror after a round: the epoch of its owner, and each table's gauges."""
+        if epoch is not None:
+            self.epoch.labels(self.sink).set(epoch)
+        for table, values in tables.items():
+            self.table(table, values)
+
     def table(self, table: str, values: Mapping[str, float | None]) -> None:
         """Set a table's gauges by name; a gauge whose value is unknown (None) keeps its last one."""
         for name, value in values.items():

@@ -55,7 +55,23 @@ class SparksCommit(NamedTuple):
     took_ms: int
 
 
-class JobObserver:
+class Shown:
+    """What a status page in the same process shows of the job."""
+
+    def __init__(self) -> None:
+        self.last_batch: LastBatch | None = None
+        self.end: ChsinkError | None = None
+        """What ended the job, or ClickHouse's side of it, once it has ended."""
+        self.over = False
+        """Whether the whole job has ended, and the process stays."""
+
+    def stays(self, error: ChsinkError) -> None:
+        """The whole job has ended with this error, and the process stays."""
+        self.end = self.end or error
+        self.over = True
+
+
+class JobObserver(Shown):
     """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
 
     def __init__(
@@ -65,6 +81,7 @@ class JobObserver:
         clock: Clock,
         progress: Literal["auto", "never"] = "never",
     ) -> None:
+        super().__init__()
         self.log = log
         self.metrics = metrics
         self._clock = clock
@@ -75,11 +92,6 @@ class JobObserver:
         self._landed: Counter[str] = Counter(rows=0)
         self._batch_times: dict[str, float] = {}
         self._batch_rows = 0
-        self.last_batch: LastBatch | None = None
-        self.end: ChsinkError | None = None
-        """What ended ClickHouse's side of the job, once it has ended."""
-        self.over = False
-        """Whether the whole job has ended, and the process stays."""
         self._records: Mapping[StateKey, StateRecord] = {}
         self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
         self._task = self._bar.add_task("landing", total=None) if self._bar else None
@@ -177,11 +189,6 @@ class JobObserver:
     def ended(self, signal: str) -> None:
         """The job ended without an error, because of a ``signal``, or "" because it read what the topics held."""
         self.log.info("ended", **self._landed, **({"signal": signal} if signal else {}))
-
-    def stays(self, error: ChsinkError) -> None:
-        """The whole job has ended with this error, and the process stays."""
-        self.end = self.end or error
-        self.over = True
 
     def close(self) -> None:
         """Log what is still unreported; remove the bar."""

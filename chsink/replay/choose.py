@@ -25,7 +25,7 @@ from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
 from chsink.ports import StateStore
 from chsink.replay.report import KeepReason, Left, ReplayReport
-from chsink.replay.routes import Routes, records_of
+from chsink.replay.routes import LetterRoutes, records_of
 from chsink.replay.source import LetterSource
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
@@ -45,7 +45,7 @@ class LetterChooser:
 
     clickhouse: Cluster
     store: StateStore
-    routes: Routes
+    routes: LetterRoutes
     source: LetterSource
 
     def choose(

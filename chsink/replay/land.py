@@ -28,7 +28,7 @@ from chsink.dlq.letters import Delivery
 from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
 from chsink.kafka.admin import KafkaAdmin
-from chsink.replay.routes import Routes, records_of
+from chsink.replay.routes import LetterRoutes, records_of
 from chsink.replay.source import LetterSource
 from chsink.statemachine.parts import Mark
 from chsink.statemachine.records import StateKey, StateRecord
@@ -46,7 +46,7 @@ class ListSender:
 
     clickhouse: Cluster
     kafka: KafkaAdmin
-    routes: Routes
+    routes: LetterRoutes
     source: LetterSource
     window: DedupWindow
     marks: Delivery | None = None

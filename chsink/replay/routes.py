@@ -20,7 +20,7 @@ from chsink.statemachine.records import StateRecord, TopicTable
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class LetterRoutes:
     """The routes by topic and table, and what makes rows of their records."""
 
     clickhouse: Cluster
@@ -68,11 +68,11 @@ class Routes:
         return {row: fields[0] for row, fields in found if fields}
 
 
-def routes_of(clickhouse: Cluster, window: DedupWindow) -> Routes:
+def routes_of(clickhouse: Cluster, window: DedupWindow) -> LetterRoutes:
     """Those of the job file.  PreflightError for one whose table its format does not fit."""
     shape = Untouched(clickhouse.config.kafka.isolation_level)
     decoders = {leads: decoder(clickhouse, leads, shape) for leads in clickhouse.targets}
-    return Routes(clickhouse, Pipelines(decoders, shape, window.shards, None))
+    return LetterRoutes(clickhouse, Pipelines(decoders, shape, window.shards, None))
 
 
 def records_of(letters: Sequence[KeptLetters]) -> pa.RecordBatch:

@@ -29,7 +29,7 @@ from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
 from chsink.replay.cutting import rounds_of
 from chsink.replay.land import ListSender, UnclearListError
 from chsink.replay.report import KeepReason, Left, ReplayReport
-from chsink.replay.routes import Routes
+from chsink.replay.routes import LetterRoutes
 from chsink.replay.source import LetterSource
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Mark, Seen, Sending
@@ -57,7 +57,7 @@ class Replay:
     clickhouse: Cluster
     store: StateStore
     ledger: Ledger
-    routes: Routes
+    routes: LetterRoutes
     source: LetterSource
     window: DedupWindow
     chooser: LetterChooser

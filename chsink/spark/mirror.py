@@ -26,18 +26,20 @@ from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import AlteredError, ChsinkError, services
+from chsink.errors import ChsinkError, services
 from chsink.findings import raise_first
 from chsink.kafka.admin import open_admin
+from chsink.mirror.apart import CoordinatorElsewhere
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import OpenMirror, open_mirror
-from chsink.mirror.status import read_status
+from chsink.mirror.status import status_if_known
 from chsink.mirror.task import CHUNK_OFFSETS, Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
 from chsink.observe.metrics import MirrorMetrics
+from chsink.observe.observer import Shown
 from chsink.observe.probes import Probes
 from chsink.observe.serve import served
 from chsink.observe.skipped import SkipReport
@@ -54,6 +56,7 @@ from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.tables.iceberg import create_missing_iceberg
+from chsink.ui.beside import page_beside
 
 POOL = "mirror"
 POLL_S = 1.0
@@ -73,9 +76,11 @@ def run(config: Config, spark: SparkSession) -> None:
     """
     quieten(spark)
     log, metrics, observe, probes = logger(config.sink.name), MirrorMetrics(config.sink.name), config.observe, Probes()
+    shown = Shown()
     with (
         served(metrics.registry, probes, observe.metrics_host, observe.metrics_port, log),
-        staying(observe.stay_after_halt, spark, probes, log),
+        page_beside(config, shown, log, clickhouse=False),
+        staying(observe.stay_after_halt, spark, probes, log, shown.stays),
     ):
         left = DISTURBED_TIMES
         while True:
@@ -115,15 +120,14 @@ class MirrorRun:
         self._query: StreamingQuery | None = None
         self._left = False
         self._skipped = SkipReport(log, SystemClock())
-        self._coordination = Coordination(
-            self._mirror,
-            self._reread,
-            SystemClock(),
-            log,
-            after_round=self._measure,
-            under_way=lambda: self._lander.under_way,
+        self._coordination = self._coordinated()
+        self._lander = MirrorLander(
+            feeds,
+            self._coordination,
+            landed=self._handed_over,
+            renewed=self._mirror.renewed,
+            adapt=self._mirror.adapt,
         )
-        self._lander = MirrorLander(feeds, self._coordination, landed=self._handed_over, renewed=self._mirror.renewed)
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(),
             lambda _: None,
@@ -132,6 +136,19 @@ class MirrorRun:
             failed=lambda _: None,
             adapt=self._mirror.adapt,
             check_unrouted=_check_begun,
+        )
+
+    def _coordinated(self) -> Coordination | CoordinatorElsewhere:
+        """The coordinator in this process, or what stands for one apart."""
+        if self._config.mirror.coordinator == "apart":
+            return CoordinatorElsewhere(self._mirror, SystemClock(), self._log)
+        return Coordination(
+            self._mirror,
+            self._reread,
+            SystemClock(),
+            self._log,
+            after_round=self._measure,
+            under_way=lambda: self._lander.under_way,
         )
 
     def __enter__(self) -> Self:
@@ -246,26 +263,14 @@ class MirrorRun:
         """After a round, in the coordinator's thread.  Without a port for metrics, nobody is asked."""
         if self._metrics is None or self._config.observe.metrics_port is None:
             return
-        try:
-            found = read_status(self._mirror, SystemClock().now_ms())
-        except Exception as error:  # metrics do not end the mirror
-            self._log.debug("metrics are not known", reason=f"{type(error).__name__}: {error}")
-            return
-        if found.owner is not None:
-            self._metrics.epoch.labels(self._metrics.sink).set(found.owner.epoch)
-        for table in found.tables:
-            self._metrics.table(table.table, table.measures())
+        if found := status_if_known(self._mirror, SystemClock().now_ms(), self._log):
+            self._metrics.show(found.epoch, found.measures())
 
     def _reread(self, hole: Hole) -> None:
         """In the coordinator's thread, beside the query's batches: Spark runs both."""
         try:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            try:
-                self._lander.reread(hole)
-            except AlteredError as altered:
-                if not self._mirror.adapt(altered):
-                    raise
-                self._lander.reread(hole)
+            self._lander.reread(hole)
         except (PySparkException, *NO_ANSWER) as error:
             raise stopped(error) from error
 

@@ -6,10 +6,12 @@ import signal
 from collections.abc import Callable
 from time import monotonic
 from types import FrameType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
-from pyspark.sql.streaming.query import StreamingQuery
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 1
 END_S = 120.0

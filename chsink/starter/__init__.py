@@ -2,5 +2,6 @@
 
 - :mod:`guess`: the format of sampled values.
 - :mod:`job`: the text of the job file.
+- :mod:`outliers`: columns that became text because of a few values.
 - :mod:`propose`: samples a topic, and says what its table would be and which records would not fit.
 """

@@ -29,6 +29,7 @@ from chsink.registry.client import registry_of
 from chsink.sample import Misfits, sampled
 from chsink.starter.guess import Guess, guess
 from chsink.starter.job import StartingPoint, job_text
+from chsink.starter.outliers import outliers
 from chsink.tables.create import inferred, run_statement
 from chsink.tables.statements import METADATA, Statement, create_table, servers
 
@@ -38,7 +39,7 @@ _UNKNOWN = Guess("raw", 0, "")
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """``records`` were sampled, of which ``values`` have a value.  ``misfits`` are the findings about those that the
-    table would not take.
+    table would not take, and about those for which a column became text.
     """
 
     guess: Guess
@@ -70,6 +71,8 @@ def propose(start: StartingPoint, count: int) -> Proposal:
         sql = create_table(config, route, config.table_of(route).database, columns)
         statement = Statement(sql, servers(config, config.clickhouse.endpoints))
         misfits = tuple(_misfits(config, route, columns, records))
+        inferred_from = _sample(services, route.topic, config.tables.sample_records)
+        misfits += tuple(outliers(config, route, columns, inferred_from))
     return Proposal(found, sum(b.num_rows for b in records), len(values), text, statement, misfits)
 
 

@@ -1,7 +1,8 @@
 """Creates the mirror's missing tables from the records in their topics (``mirror.auto_create``).
 
 Rules:
-- The columns follow from the same records as those of a ClickHouse table (:mod:`chsink.tables.create`).
+- The columns follow from the same records as those of a ClickHouse table (:mod:`chsink.tables.create`), or are those of
+  the ClickHouse table itself (:mod:`chsink.tables.clickhouse_columns`), which needs no record.
 - A topic without a record waits, with all its tables: the others go on.  It begins at its first record.
 - A table is not created if the sink's group has an offset of its topics: then it was dropped, or its route is new, and
   a person decides what it should hold.
@@ -16,17 +17,25 @@ from structlog.typing import FilteringBoundLogger as BoundLogger
 from chsink.config import Config, Route
 from chsink.errors import preflight
 from chsink.kafka.admin import KafkaAdmin
-from chsink.mirror.column_types import ICEBERG, fields_in
+from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.failures import in_words
+from chsink.mirror.nested_types import NewColumns, fields_in
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror
+from chsink.tables.clickhouse_columns import clickhouse_columns
 from chsink.tables.create import columns_for
 
 
 def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     """The table that the mirror would create.  Raises PreflightError CHS-285 if no record says which columns it has,
-    CHS-289 if these are too many, CHS-284 if ``create`` does not fit them.
+    CHS-289 if these are too many, CHS-284 if ``create`` does not fit them, or ClickHouse's columns no Iceberg type.
     """
+    new = config.mirror.new_table(table)
+    columns = clickhouse_columns(config, table) if new.columns == "clickhouse" else _of_records(config, kafka, table)
+    return defined(table, columns, new)
+
+
+def _of_records(config: Config, kafka: KafkaAdmin, table: str) -> NewColumns:
     routes = []
     for route in config.mirror.routes_to(table):
         keys = config.mirror_keys_of(route)
@@ -41,7 +50,7 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     if sum(sizes.values()) > config.tables.max_columns:
         wide = ", ".join(f"{name} ({size - 1} fields)" for name, size in sizes.items() if size > 1)
         raise preflight.TOO_MANY_COLUMNS(tp=", ".join(r.topic for r in routes), table=table, columns=wide)
-    return defined(table, columns, config.mirror.new_table(table))
+    return columns
 
 
 def iceberg_statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[str]:
@@ -65,7 +74,8 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         with in_words(mirror.names):
             if target.table.load() is not None or not mirror.begins(target.topics):
                 continue
-            if _is_empty(kafka, target.topics) and config.kafka.starting_offsets == "earliest":
+            waits = config.mirror.new_table(name).columns == "records" and config.kafka.starting_offsets == "earliest"
+            if waits and _is_empty(kafka, target.topics):
                 waiting |= target.topics
                 continue
             made = definition(config, kafka, name)

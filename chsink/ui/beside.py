@@ -9,14 +9,17 @@ import structlog
 
 from chsink.config import Config
 from chsink.errors import ChsinkError
-from chsink.observe.observer import JobObserver
+from chsink.observe.observer import Shown
 from chsink.ui.package import check_installed
 from chsink.ui.picture import JobView, failure_of
 
 
 @contextmanager
-def page_beside(config: Config, observer: JobObserver, log: structlog.typing.FilteringBoundLogger) -> Iterator[None]:
-    """Serve the page until the block ends.  An error that leaves the block is shown before the page ends.
+def page_beside(
+    config: Config, shown: Shown, log: structlog.typing.FilteringBoundLogger, *, clickhouse: bool = True
+) -> Iterator[None]:
+    """Serve the page until the block ends.  An error that leaves the block is shown before the page ends.  Without
+    ``clickhouse``, the page shows the mirror alone.
 
     Raises PreflightError CHS-279 if the page cannot be served.
     """
@@ -30,15 +33,15 @@ def page_beside(config: Config, observer: JobObserver, log: structlog.typing.Fil
     ending = False
 
     def view() -> JobView:
-        end = () if observer.end is None else observer.end.parts or (observer.end,)
-        return JobView(observer.last_batch, tuple(map(failure_of, end)), ending or observer.over)
+        end = () if shown.end is None else shown.end.parts or (shown.end,)
+        return JobView(shown.last_batch, tuple(map(failure_of, end)), ending or shown.over)
 
-    with served(StatusPage(config, log, Eyes(config, view), view)) as page:
+    with served(StatusPage(config, log, Eyes(config, view, clickhouse=clickhouse), view)) as page:
         log.info("status page", url=page.url)
         try:
             yield
         except ChsinkError as error:
-            observer.end = observer.end or error
+            shown.end = shown.end or error
             raise
         finally:
             ending = True

@@ -39,12 +39,20 @@ LETTERS_S: Final = 30.0
 
 
 class Eyes:
-    """Of one page.  Not for several threads at once.  ``job`` says what a job in this process says of itself."""
+    """Of one page.  Not for several threads at once.  ``job`` says what a job in this process says of itself.  Without
+    ``clickhouse``, the mirror alone is looked at.
+    """
 
     def __init__(
-        self, config: Config, job: Callable[[], JobView | None] = lambda: None, *, show_values: bool = False
+        self,
+        config: Config,
+        job: Callable[[], JobView | None] = lambda: None,
+        *,
+        show_values: bool = False,
+        clickhouse: bool = True,
     ) -> None:
         self._config = config
+        self._clickhouse = clickhouse and config.clickhouse_section is not None
         self._job = job
         self._show_values = show_values
         self._clock = SystemClock()
@@ -62,7 +70,7 @@ class Eyes:
     def look(self) -> Picture:
         """One look.  Whatever goes wrong is part of the picture."""
         found, failure, now_s = None, None, time.monotonic()
-        if self._config.clickhouse_section is not None:
+        if self._clickhouse:
             try:
                 found = self._services().read()
             except Exception as error:

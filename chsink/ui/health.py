@@ -43,6 +43,8 @@ def _urgent(picture: Picture) -> Iterator[Health]:
     if status is not None and status.halts:
         what = "batch or start" if job is not None else "start"
         yield Health("bad", f"The next {what} will halt with {_ids(h.id for h in status.halts)}: see the fix below.")
+    if picture.mirror is not None and picture.mirror.failure is not None:
+        yield Health("bad", f"The mirror's tables cannot be read: {picture.mirror.failure}.")
     problems = [] if picture.mirror is None or picture.mirror.status is None else picture.mirror.status.tables
     if wrong := [table.table for table in problems if table.problem]:
         yield Health("bad", f"The mirror cannot continue with {_listed(wrong)}: see the fix below.")
@@ -74,7 +76,7 @@ def _usual(picture: Picture) -> Health:
     """The job runs, or has nothing to do."""
     status = picture.status
     if status is None:
-        return Health("good" if picture.mirror else "idle", f"This job does not use ClickHouse.{_of_mirror(picture)}")
+        return _of_mirror_alone(picture)
     if not status.lag:
         landed_all = f"Up to date: everything that Kafka holds has landed{_left_out(status)}."
         return Health("good", landed_all + _of_mirror(picture))
@@ -85,6 +87,13 @@ def _usual(picture: Picture) -> Health:
         until = f"caught up in {duration(left)}" if left else "not catching up at this speed"
         return Health("busy", f"Landing {landed:,.0f} offsets per second, {status.lag:,} behind: {until}.")
     return Health("busy", f"{_waits(status)}{_of_mirror(picture)}")
+
+
+def _of_mirror_alone(picture: Picture) -> Health:
+    if picture.mirror is None or picture.mirror.status is None:
+        return Health("idle", "Nothing was read yet.")
+    behind = _of_mirror(picture).lstrip()
+    return Health("busy", behind) if behind else Health("good", "Up to date: the mirror has all that Kafka holds.")
 
 
 def _landed(picture: Picture) -> float:

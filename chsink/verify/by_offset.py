@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from chsink.kafka.exact import ExactReader, Part
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.verify.compare import Differences, Expected, Found, compare, excusing, joined
+from chsink.verify.compare import Differences, Digests, ExcusedDefault, Expected, Found, compare, excusing, joined
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
 from chsink.verify.letters import FoundLetters
 from chsink.verify.report import PartitionReport
@@ -46,9 +46,23 @@ class _Made:
         return self.groups == others[0].groups and length * len(self.groups) <= WINDOW
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedColumn:
+    """A column that was added after rows had landed: by its position, the digest of its default, and the partition's
+    first offset whose row has another value (None: there is none).
+    """
+
+    name: str
+    at: int
+    default: Digests
+    filled_from: int | None
+
+
 @dataclass(slots=True)
 class OffsetCheck:
-    """One route.  ``places`` are the table on each shard; ``compacted`` says that Kafka may have removed records."""
+    """One topic-partition of a route.  ``places`` are the table on each shard; ``compacted`` says that Kafka may have
+    removed records.
+    """
 
     places: Sequence[Place]
     maker: RowMaker
@@ -59,10 +73,12 @@ class OffsetCheck:
     any_shard: bool
     progress: Progress
     letters: FoundLetters | None = None
+    added: Sequence[AddedColumn] = ()
 
     def check(self, tp: TopicPartition, scope: Scope) -> PartitionReport:
         """Compare all that is judged."""
         report = PartitionReport(tp, self.maker.target.name, scope.judged, list(scope.unjudged))
+        report.filled_from = {one.name: one.filled_from for one in self.added}
         for judged in scope.judged:
             waiting: list[_Made] = []
             for part in self.reader.read(tp, judged):
@@ -85,7 +101,7 @@ class OffsetCheck:
     def _made(self, report: PartitionReport, part: Part) -> _Made:
         """What the part's records become, by digest."""
         rows = self.maker.rows(part.records)
-        groups, known = groups_of(self.digester.columns, rows.batch)
+        groups, known = groups_of(self.digester.columns, rows.batch, [one.at for one in self.added])
         if rows.batch.num_rows:
             digests = self.digester.of_rows(self.places[0].client, rows.batch, groups)
         else:
@@ -103,12 +119,20 @@ class OffsetCheck:
         for window in windows(OffsetRange(made[0].range.start, made[-1].range.end), len(groups)):
             wanted = expected.part(window.start, window.end)
             found = self._found(report.topic_partition, window, groups)
-            differences = compare(wanted, found, older_end)
+            differences = compare(wanted, found, older_end, self._excused(groups))
             if self.letters and dead is not None:
                 bad = dead.part(window.start, window.end)
                 differences = excusing(differences, *self.letters.check(report, window, bad, found.offsets, older_end))
             report.rows += len(found.offsets)
             self._add(report, differences)
+
+    def _excused(self, groups: Sequence[Group]) -> list[ExcusedDefault]:
+        """What a row from before a column may hold there, in terms of these groups."""
+        end = np.iinfo(np.int64).max
+        return [
+            ExcusedDefault(groups.index((one.at,)), one.default, end if one.filled_from is None else one.filled_from)
+            for one in self.added
+        ]
 
     def _found(
         self, tp: TopicPartition, offsets: OffsetRange, groups: Sequence[Group], only: Sequence[int] = ()
@@ -124,6 +148,7 @@ class OffsetCheck:
     def _add(self, report: PartitionReport, found: Differences) -> None:
         report.duplicated.add(found.duplicated)
         report.older.add(found.older)
+        report.before_column.add(found.before)
         report.wrong_shard.add(found.misplaced[:0] if self.any_shard else found.misplaced)
         unproven = [np.empty(0, np.int64)]
         for offsets, proves, category in (
@@ -155,9 +180,12 @@ class OffsetCheck:
         found = self._found(report.topic_partition, near, single, rows.offsets.tolist())
         there, first = np.unique(found.offsets, return_index=True)
         row = np.searchsorted(rows.offsets, there)
+        excused = {one.group: one for one in self._excused(single)}
         for at, column in enumerate(self.digester.columns):
             own = own_cells(column, rows.batch.column(column.name))
             differs = (wanted[at][row] != found.digests[at][first]) & own[row]
+            if at in excused:
+                differs &= (found.digests[at][first] != excused[at].default) | (there >= excused[at].below)
             if differs.any():
                 report.different_columns[column.name] += int(differs.sum())
 

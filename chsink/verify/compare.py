@@ -7,6 +7,7 @@ Rules:
   be *duplicated* (several rows) as well.  *Misplaced* is an expected row that is on other shards only.
 - A row without a record at its offset is *unexpected*.
 - Below ``older_end`` any further row may be one of an earlier incarnation: such offsets are only *older*.
+- A row that would be *different*, but only because it holds an excused default, is *before* a column that was added.
 """
 
 from __future__ import annotations
@@ -74,6 +75,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ExcusedDefault:
+    """A digest (an array of one) that is no difference in this group of columns, at offsets less than ``below``."""
+
+    group: int
+    default: Digests
+    below: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Differences:
     """Ascending offsets, each once in a category."""
 
@@ -83,9 +93,12 @@ class Differences:
     misplaced: I64 = field(default_factory=lambda: _NONE)
     unexpected: I64 = field(default_factory=lambda: _NONE)
     older: I64 = field(default_factory=lambda: _NONE)
+    before: I64 = field(default_factory=lambda: _NONE)
 
 
-def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences:
+def compare(
+    expected: Expected, found: Found, older_end: int = 0, excused: Sequence[ExcusedDefault] = ()
+) -> Differences:
     """What differs within one window of offsets, in which both hold every row."""
     size = len(expected.offsets)
     at = np.searchsorted(expected.offsets, found.offsets)
@@ -93,8 +106,10 @@ def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences
     known[known] = expected.offsets[at[known]] == found.offsets[known]
     unexpected = np.unique(found.offsets[~known])
     row = at[known]
-    equal = _equal(expected, found, row, known)
+    exact = _equal(expected, found, row, known)
+    equal = _equal(expected, found, row, known, excused) if excused else exact
     rows = np.bincount(row, minlength=size)
+    exactly = np.bincount(row[exact], minlength=size)
     matches = np.bincount(row[equal], minlength=size)
     placed = np.bincount(row[equal & (found.shards[known] == expected.shards[row])], minlength=size)
     surplus = rows > 1
@@ -106,6 +121,7 @@ def compare(expected: Expected, found: Found, older_end: int = 0) -> Differences
         misplaced=expected.offsets[(matches > 0) & (placed == 0)],
         unexpected=unexpected[unexpected >= older_end],
         older=np.union1d(expected.offsets[surplus & older], unexpected[unexpected < older_end]),
+        before=expected.offsets[(matches > 0) & (exactly == 0)],
     )
 
 
@@ -115,11 +131,15 @@ def excusing(found: Differences, offsets: I64, replayed: I64 = _NONE) -> Differe
     return replace(found, missing=missing, unexpected=np.setdiff1d(found.unexpected, offsets))
 
 
-def _equal(expected: Expected, found: Found, row: I64, known: Mask) -> Mask:
-    """For each found row with a record, whether it is equal to the record's."""
+def _equal(expected: Expected, found: Found, row: I64, known: Mask, excused: Sequence[ExcusedDefault] = ()) -> Mask:
+    """For each found row with a record, whether it is equal to the record's, or excused."""
     equal: Mask = np.ones(len(row), np.bool_)
     for at, digests in enumerate(expected.digests):
-        same = digests[row] == found.digests[at][known]
+        there = found.digests[at][known]
+        same = digests[row] == there
         mask = expected.known[at] if expected.known else None
+        for one in excused:
+            if one.group == at:
+                same |= (there == one.default) & (expected.offsets[row] < one.below)
         equal &= same if mask is None else same | ~mask[row]
     return equal

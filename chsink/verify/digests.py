@@ -9,8 +9,8 @@ depends on the rows around it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -23,8 +23,10 @@ from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
 from chsink.decode import INSERT_SETTINGS, Column
 from chsink.decode.insert import TEXTS_STAY, from_text, holds_json, with_text
-from chsink.notation.sql import quote_identifier, quote_table
-from chsink.ports import Clock
+from chsink.errors import ChsinkError, preflight
+from chsink.notation import codes
+from chsink.notation.sql import quote_identifier, quote_string, quote_table
+from chsink.ports import Clock, ServerRefused
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import I64, Digests, Mask
 from chsink.verify.content import BUCKETS
@@ -109,6 +111,43 @@ class Digester:
         order = np.argsort(at)
         return [one[order] for one in digests]
 
+    def default_of(self, client: ClickHouseClient, at: int) -> Digests:
+        """The digest (an array of one) of a column's default.  PreflightError CHS-293 if it is not the same for all
+        rows.
+        """
+        column, one = self.columns[at], self._one(at)
+        try:
+            with asking_target():
+                sql = f"SELECT toInt64(0), {one._default()} FORMAT RowBinary"
+                answer = retrying(self.clock, self.retry_for_s)(client.fetch, sql, {}, one._types_allowed())
+        except ChsinkError as error:
+            if not isinstance(cause := error.__cause__, ServerRefused) or cause.code != codes.UNKNOWN_IDENTIFIER:
+                raise
+            raise preflight.VERIFY_DEFAULT_VARIES(column=column.name) from error
+        return _read(answer, 1)[1][0]
+
+    def filled_from(self, place: Place, tp: TopicPartition, at: int) -> int | None:
+        """The first offset whose row on this shard has another value in the column than its default; None: no row."""
+        one = self._one(at)
+        filled = f"{one._hashed([quote_identifier(self.columns[at].name)], [one.all])} != {one._default()}"
+        sql = (
+            f"SELECT toInt64(min(assumeNotNull(_kafka_offset))), toInt64(count()) FROM {quote_table(place.table)} "
+            f"WHERE {_ROWS}{place.where} AND {filled} FORMAT RowBinary"
+        )
+        which = {"topic": tp.topic, "partition": tp.partition, "start": 0, "end": np.iinfo(np.int64).max}
+        answer = self.send(place.client, sql, which, {**_WHOLE, **one._types_allowed()})
+        first, rows = np.frombuffer(answer, "<i8").tolist()
+        return int(first) if rows else None
+
+    def _one(self, at: int) -> Digester:
+        return replace(self, columns=(self.columns[at],))
+
+    def _default(self) -> str:
+        """The digest, in SQL, of the default of the only column."""
+        [column] = self.columns
+        value = column.default_expression or f"defaultValueOfTypeName({quote_string(column.type)})"
+        return self._hashed([f"CAST({value} AS {column.type})"], [self.all])
+
     def sums(self, place: Place) -> tuple[I64, npt.NDArray[np.void]]:
         """Of all rows of one shard: the buckets that hold any, and for each how many and the sums of their digests."""
         sql = (
@@ -162,12 +201,14 @@ class Digester:
         return {setting: 1 for word, setting in _TYPE_SETTINGS.items() if word in words}
 
 
-def groups_of(columns: Sequence[Column], batch: pa.RecordBatch) -> tuple[list[Group], list[Mask | None]]:
+def groups_of(
+    columns: Sequence[Column], batch: pa.RecordBatch, apart: Collection[int] = ()
+) -> tuple[list[Group], list[Mask | None]]:
     """The columns to hash together; and for a column of which the server fills some cells with its DEFAULT, which rows
-    have one of their own.  Such a column is a group of its own.
+    have one of their own.  Such a column, and each one ``apart``, is a group of its own.
     """
     own = [own_cells(column, array) for column, array in zip(columns, batch.columns, strict=True)]
-    together = tuple(at for at, cells in enumerate(own) if cells.all())
+    together = tuple(at for at, cells in enumerate(own) if cells.all() and at not in apart)
     alone = [at for at in range(len(columns)) if at not in together]
     groups: list[Group] = [together] if together else []
     return [*groups, *((at,) for at in alone)], [*(None for _ in groups), *(own[at] for at in alone)]

@@ -27,6 +27,10 @@ DEFECTS: Final = (
 """What makes the check fail."""
 
 
+NO_DEFECTS: Final = ("unproven", "older", "before_column")
+"""What is listed beside them."""
+
+
 @dataclass(slots=True)
 class Folded:
     """Ascending offsets: how many, and the first of them as ranges."""
@@ -87,6 +91,8 @@ class PartitionReport:
     letter_different: Folded = field(default_factory=Folded)
     unproven: Folded = field(default_factory=Folded)
     older: Folded = field(default_factory=Folded)
+    before_column: Folded = field(default_factory=Folded)
+    filled_from: dict[str, int | None] = field(default_factory=dict)
     different_columns: Counter[str] = field(default_factory=Counter)
     named_rows: int = 0
 
@@ -108,7 +114,8 @@ class PartitionReport:
             "without_row": self.without_row,
             "rows": self.rows,
             "dead_letters": self.dead_letters,
-            **{name: getattr(self, name).as_dict() for name in (*DEFECTS, "unproven", "older")},
+            **{name: getattr(self, name).as_dict() for name in (*DEFECTS, *NO_DEFECTS)},
+            "filled_from": self.filled_from,
             "different_columns": dict(self.different_columns.most_common()),
         }
 

@@ -27,7 +27,7 @@ Recorded = Mapping[StateKey, StateRecord]
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which part of a job: None for all of it.  Offsets are of one ``partition``.  ``any_shard``: rows may be on any
-    shard.
+    shard.  ``added``: columns that were added after rows had landed.
     """
 
     topic: str | None = None
@@ -35,6 +35,7 @@ class Selection:
     start: int | None = None
     end: int | None = None
     any_shard: bool = False
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.ports import StateStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
-from chsink.verify.by_offset import OffsetCheck, Progress
-from chsink.verify.digests import Place
+from chsink.verify.by_offset import AddedColumn, OffsetCheck, Progress
+from chsink.verify.digests import Digester, Place
 from chsink.verify.letters import LettersOfRun
 from chsink.verify.report import PartitionReport, Report
 from chsink.verify.route import CheckedRoute, Recorded, Selection, examine
@@ -84,16 +84,18 @@ class Audit:
     ) -> OffsetCheck:
         key = self._key(tp, route.table)
         record = self.recorded.get(key)
+        digester = route.digester(self.clickhouse)
         return OffsetCheck(
             places,
             route.maker,
             route.rules,
-            route.digester(self.clickhouse),
+            digester,
             reader,
             route.compacted,
             self.selection.any_shard,
             progress,
             None if record is None else letters.of(key, record),
+            added_columns(digester, places, tp, self.selection.added),
         )
 
     def _key(self, tp: TopicPartition, table: str) -> StateKey:
@@ -147,11 +149,28 @@ def plan(clickhouse: Cluster, store: StateStore, kafka: KafkaAdmin, selection: S
             clickhouse, store, kafka, [examine(clickhouse, kafka, route, recorded) for route in leading], selection
         )
 
+    filled = {column.name for route in by_offset for column in route.maker.columns()}
+    for column in selection.added:
+        if column not in filled:
+            raise preflight.VERIFY_NOT_ADDED(column=column)
     wholes = _each(list(tables), whole)
     for one in wholes:
         recorded = {**recorded, **one.recorded}
     scoped = _each(by_offset, lambda route: (route, route.scopes(kafka, recorded, selection)))
     return Audit(clickhouse, store, kafka, selection, recorded, tuple(scoped), tuple(wholes))
+
+
+def added_columns(
+    digester: Digester, places: Sequence[Place], tp: TopicPartition, names: Sequence[str]
+) -> list[AddedColumn]:
+    """Those of the named columns that the table has, as its partition's rows fill them."""
+    added = []
+    for at, column in enumerate(digester.columns):
+        if column.name in names:
+            default = digester.default_of(places[0].client, at)
+            filled = [first for place in places if (first := digester.filled_from(place, tp, at)) is not None]
+            added.append(AddedColumn(column.name, at, default, min(filled, default=None)))
+    return added
 
 
 def _each(items: list[Route] | list[str] | list[CheckedRoute], make: Callable[..., T]) -> list[T]:

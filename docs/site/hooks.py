@@ -3,20 +3,26 @@
 The pages stay as they are read in a checkout.  What differs here is done once, at the build:
 
 - pages of the checkout's root (README, changelog, …) become pages of the site, and links to them follow;
-- the order of the navigation is that of ``docs/README.md``, which names every page.
+- the order of the navigation is that of ``docs/README.md``, which names every page;
+- the site of a version lies in a folder of its name, beside those of other versions; ``latest`` leads to the newest.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from packaging.version import InvalidVersion, Version
 
 ROOT: Final = Path(__file__).parents[2]
+LATEST: Final = "latest"
+FORWARD: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
 READING_ORDER: Final = "reading-order.md"
 MOVED: Final = {
     "README.md": "index.md",
@@ -101,3 +107,29 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     nav[0][next(iter(nav[0]))].append({"Reading order": READING_ORDER})
     config.nav = nav
     return config
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write what the menu of versions reads, the copy ``latest`` of the newest version, and a start page.
+
+    Folders of other versions are left alone: whoever publishes keeps them there.
+    """
+    site = Path(config.site_dir)
+    if _version(site) is None:
+        return
+    there = sorted(filter(None, map(_version, site.parent.iterdir())), reverse=True)
+    newest = str(max(there, key=lambda version: (not version.is_prerelease, version)))
+    menu = [{"version": str(v), "title": str(v), "aliases": [LATEST] * (str(v) == newest)} for v in there]
+    (site.parent / "versions.json").write_text(json.dumps(menu, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(site.parent / LATEST, ignore_errors=True)
+    shutil.copytree(site.parent / newest, site.parent / LATEST)
+    (site.parent / "index.html").write_text(FORWARD.format(f"{LATEST}/"), encoding="utf-8")
+
+
+def _version(folder: Path) -> Version | None:
+    """The version whose site the folder holds."""
+    try:
+        version = Version(folder.name)
+    except InvalidVersion:
+        return None
+    return version if folder.is_dir() and str(version) == folder.name else None

@@ -118,7 +118,7 @@ def hand_over(planned: OffsetRange, committed: int | None, choice: str = "", sto
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """What one table knows of a topic-partition, and the ``choice`` that the job file has for it, by fingerprint.
 
     ``joins``: the table begins, or begins again, where the topic-partition's other tables are.  ``left``: the table is
@@ -150,7 +150,7 @@ class Standing:
 
     topic_id: str
     committed: int | None
-    places: tuple[Place, ...]
+    places: tuple[TablePlace, ...]
     rows: bool = False
     log_start: int = 0
 
@@ -269,7 +269,7 @@ class Beginning:
 def begin(
     topic_id: str,
     committed: int | None,
-    places: Iterable[Place],
+    places: Iterable[TablePlace],
     starting: int,
     *,
     rows: bool = False,

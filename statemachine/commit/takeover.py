@@ -75,7 +75,7 @@ def waits(file: ReportedFile) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Stopped:
     """What the sink left of a topic-partition: ``group`` is its group's offset, ``reported`` the offset in its newest
     event, each None if there is none.  ``log`` is what Kafka holds.  ``trusted``: a person says so of the group.
     """
@@ -95,7 +95,7 @@ class Continue(StrEnum):
     BEGIN = "begin"
 
 
-LEFT: tuple[Rule[Left, Continue], ...] = (
+LEFT: tuple[Rule[Stopped, Continue], ...] = (
     Rule(
         "BEYOND_LOG",
         "the group's offset lies beyond the log's end",
@@ -121,7 +121,7 @@ LEFT: tuple[Rule[Left, Continue], ...] = (
 )
 
 
-def continued(left: Left) -> tuple[str, Link | None]:
+def continued(left: Stopped) -> tuple[str, Link | None]:
     """The rule that decides, and the link of each table; None if it is refused."""
     rule = first(LEFT, left)
     match rule.verdict:

@@ -1,6 +1,6 @@
 """The status page in a real browser: what each state looks like, with the keyboard, for screen readers, light and dark.
 
-The pictures of docs/ui.md are made here, if ``CHSINK_PICTURES`` names the folder for them:
+The pictures of docs/ui.md are made here, if ``CHSINK_PICTURES`` names the folder for them, and with pngquant:
 
     CHSINK_PICTURES=docs/images/ui python -m pytest tests/browser
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -75,6 +76,7 @@ def looks_well(page: Page, name: str) -> None:
             Path(FOLDER).mkdir(parents=True, exist_ok=True)
             file = Path(FOLDER) / f"{name}-{scheme}.png"
             page.screenshot(path=file, full_page=True)
+            subprocess.run(["pngquant", "--force", "--ext", ".png", "--strip", file], check=True)
             assert file.stat().st_size < 100_000, f"{file} is too large"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
 
@@ -141,6 +143,15 @@ def test_mirror(show: Show) -> None:
             ["60,210", "44 s", "41,200", "3", "38 s ago", "41 s ago", "5126883402117345921"]
         )
         looks_well(page, "mirror")
+
+
+def test_the_mirror_alone(show: Show) -> None:
+    with show(pictures.mirror_alone()) as page:
+        expect(page.locator("#sentence")).to_have_text("Up to date: the mirror has all that Kafka holds.")
+        expect(page.locator("#owner")).to_have_text("This page is served by the job.")
+        assert page.get_by_role("heading", level=2).all_inner_texts() == ["Iceberg mirror"]
+        expect(page.locator("#mirror .owner")).to_contain_text("Claimed by spark-driver-0:4211, epoch 4")
+        looks_well(page, "mirror-alone")
 
 
 def test_512_partitions_with_the_keyboard(show: Show) -> None:

@@ -1,4 +1,4 @@
-"""The documentation's search in a real browser: whoever types the id of an error is led to it."""
+"""The documentation's site in a real browser: whoever types the id of an error is led to it; the menu of versions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The built site, served."""
-    line = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    (tmp_path / "0.0.9").mkdir()
+    line = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "0.1.0")]
     subprocess.run(line, cwd=CHECKOUT, check=True, capture_output=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,4 +59,19 @@ def test_whoever_types_an_id_is_led_to_the_error(site: str) -> None:
                 box.press_sequentially(typed[-1])
                 first = page.locator(".md-search-result__list a[href*='/errors/'][href*='#']").first
                 expect(first).to_have_attribute("href", re.compile(f"/errors/.*#{known.lower()}$"), timeout=20_000)
+        browser.close()
+
+
+def test_the_menu_of_versions(site: str) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(site)
+        page.wait_for_url("**/latest/")
+        expect(page.locator(".md-version__current")).to_have_text("0.1.0latest")
+        links = page.locator(".md-version__link")
+        expect(links).to_have_text(["0.1.0latest", "0.0.9"])
+        page.locator(".md-version__current").hover(force=True)
+        links.last.click()
+        page.wait_for_url("**/0.0.9/")
         browser.close()

@@ -490,10 +490,11 @@ def test_in_doubt_while_the_table_was_altered(bench: Bench) -> None:
     bench.announced(landed=False)
     bench.client.command(f"ALTER TABLE {bench.database}.t ADD COLUMN more String FIRST")
 
-    [finding] = bench.doctor().of("CHS-227")
+    [finding, change] = bench.doctor().of("CHS-227")
 
     assert finding["severity"] == "warning"
     assert "this has changed since: columns; the start will halt with CHS-309" in finding["sentence"]
+    assert f"before {bench.database}.t was altered: column more is new" in change["sentence"]
 
 
 def test_what_is_in_doubt(bench: Bench) -> None:

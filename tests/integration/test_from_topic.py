@@ -97,6 +97,18 @@ def test_messy_json(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: s
     assert len(sentences) == 2 and all(sentence in said for sentence in sentences)
 
 
+def test_a_few_values_make_a_column_text(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap, name, 0, [{"id": n, "total": n / 4} for n in range(40)])
+    produce(kafka.bootstrap, name, 1, [{"id": 40, "total": 1}, {"id": 41, "total": "secret"}])
+
+    told = json.loads(done(init(name, "--table", table, "--json")))
+
+    [said] = [finding for finding in told["findings"] if "CHS-512" in finding]
+    assert "column total" in said and "1 of the 42 sampled values are no Nullable(Float64)" in said
+    assert f"{name}-1@1" in said and "secret" not in said
+
+
 def test_for_programs(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
     name = topic()
     produce(kafka.bootstrap, name, 0, [f"{n};x" for n in range(5)])

@@ -30,7 +30,7 @@ INVARIANTS = {
 
 def begin_whole(topic_id: str, committed: int | None, links: Iterable[Link | None], starting: int) -> Beginning:
     """``handover.begin`` for tables of which each takes all records."""
-    return handover.begin(topic_id, committed, map(handover.Place, links), starting)
+    return handover.begin(topic_id, committed, map(handover.TablePlace, links), starting)
 
 
 @dataclass(frozen=True)

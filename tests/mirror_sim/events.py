@@ -204,7 +204,8 @@ def _change_spec(world: World) -> None:
 @event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
     name = _table(world)
-    world.dropped |= world.catalog.tables[name].held
+    world.dropped.add(name)
+    world.held_by_dropped |= world.catalog.tables[name].held
     world.catalog.recreate(name)
     world.floors.pop(name, None)
     world.reasons.add("table recreated")

@@ -19,6 +19,11 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 STEPS = 50_000
+KEPT = [
+    line
+    for line in (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
 REACHED = 60
 """How many items this campaign must reach, of those that the one of ``make chaos`` must reach."""
 
@@ -35,6 +40,12 @@ def test_a_campaign_breaks_nothing() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     said = dict(word.split("=") for word in done.stdout.splitlines()[-1].split() if "=" in word)
     assert said["broken"] == "0" and int(said["reached"].split("/")[0]) >= REACHED
+
+
+@pytest.mark.parametrize("line", KEPT)
+def test_kept_seed(line: str) -> None:
+    _, failure = RUNS.run_world(*parse_replay(line))
+    assert failure is None, failure
 
 
 def test_one_seed_is_one_run_whatever_the_hash_seed() -> None:

@@ -99,8 +99,9 @@ class World:
         self.routes = Routes({t: () if t in shared and more.random() < 0.5 else whole[t] for t in whole}, shared)
         used |= set(TABLES) if shared else set()
         self.floors: dict[str, dict[TopicPartition, int]] = {}
-        self.dropped = frozenset[int]()
-        """What tables held when they were dropped: nobody reads it again for a table that shared its topic."""
+        self.dropped = set[str]()
+        self.held_by_dropped = frozenset[int]()
+        """Nobody reads it again for a table that shared its topic."""
         """By table, down to which offsets a backfill was asked for."""
         self.added_now = more.random() < 0.5
         self.sharings = {(t, self.routes.sharing(t).choice): self.routes.tables(t) for t in shared}

@@ -87,7 +87,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: a range is read again for an earlier table",
-        (drop("chsink.mirror.lander.MirrorLander.reread", "_check_written_for(...)"),),
+        (drop("chsink.mirror.lander.MirrorLander._reread", "_check_written_for(...)"),),
         test=f"{FITTING}::test_nothing_is_read_again_for_a_table_that_is_another_now",
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: what is read again is written for the spec as it was",
-        (drop("chsink.mirror.lander.MirrorLander.reread", "self._renewed(...)"),),
+        (drop("chsink.mirror.lander.MirrorLander._reread", "self._renewed(...)"),),
         test=f"{FITTING}::test_what_is_read_again_is_written_for_the_table_as_it_is",
     ),
     # --- rounds -------------------------------------------------------------------------------------------------------

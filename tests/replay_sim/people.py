@@ -24,7 +24,7 @@ from chsink.replay.choose import LetterChooser
 from chsink.replay.in_topic import InTopic
 from chsink.replay.land import ListSender
 from chsink.replay.report import ReplayReport
-from chsink.replay.routes import Routes, routes_of
+from chsink.replay.routes import LetterRoutes, routes_of
 from chsink.replay.run import Replay, Verdict
 from chsink.replay.source import InTable, LetterSource
 from chsink.statemachine.records import StateRecord, TopicTable
@@ -43,7 +43,7 @@ ANSWERS = ("CHS-336", "CHS-337")
 """What a person decides about: a list in doubt, and one that another replay settled while the person's ran."""
 
 
-class SimRoutes(Routes):
+class SimRoutes(LetterRoutes):
     """The production routes, except that a record's row is its uid, and the uid decides the shard."""
 
     def is_transformed(self, leads: TopicTable, record: StateRecord) -> bool:
@@ -53,7 +53,7 @@ class SimRoutes(Routes):
     def prepare(
         self, leads: TopicTable, records: pa.RecordBatch, layout: tuple[str, str], pipeline: str
     ) -> tuple[Prepared, frozenset[int]]:
-        """See :class:`chsink.replay.routes.Routes`."""
+        """See :class:`chsink.replay.routes.LetterRoutes`."""
         values = records.column("value").to_pylist()
         fit = np.array([value != BAD for value in values], np.bool_)
         uids = np.array([0 if value == BAD else int(value) for value in values], np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -177,6 +178,17 @@ def mirrored() -> Picture:
         speeds=[speed(CLICKS, landed_per_s=18_400.0, produced_per_s=18_400.0), speed(FLIGHTS)],
         mirror=MirrorPicture(status),
     )
+
+
+def mirror_alone() -> Picture:
+    """As ``chsink mirror run`` serves it: nothing is known of ClickHouse, and the tables are up to date."""
+    found = mirrored().mirror
+    assert found is not None and found.status is not None
+    tables = tuple(
+        replace(table, lag=0, lag_s=0.0, pending=0, pending_units=0, problem="", fix="")
+        for table in found.status.tables
+    )
+    return picture(None, mirror=MirrorPicture(replace(found.status, tables=tables)), job=JobView())
 
 
 def many() -> Picture:

@@ -105,6 +105,16 @@ ROOMS: dict[str, set[str]] = {
         "chsink.state",
         "chsink.versions",
     },
+    "chsink.apart": {
+        "chsink.checks",
+        "chsink.clock",
+        "chsink.config",
+        "chsink.kafka.admin",
+        "chsink.mirror",
+        "chsink.observe",
+        "chsink.spark.stop",
+        "chsink.tables",
+    },
     "chsink.sample": {
         "chsink.clickhouse",
         "chsink.config",

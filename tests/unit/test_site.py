@@ -16,11 +16,26 @@ from tests.conftest import CHECKOUT
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site.  ``--strict``: a dead link or anchor, or a page that is not there, fails the build."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("site") / "0.1.0"
+    for published in ("0.0.9", "0.2.0rc1", "of somebody else"):
+        (folder.parent / published).mkdir()
     line = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(line, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def test_versions_lie_side_by_side_and_latest_is_the_newest(site: Path) -> None:
+    root = site.parent
+    menu = json.loads((root / "versions.json").read_text(encoding="utf-8"))
+    assert [(one["version"], one["aliases"]) for one in menu] == [
+        ("0.2.0rc1", []),
+        ("0.1.0", ["latest"]),
+        ("0.0.9", []),
+    ]
+    assert (root / "latest" / "promise" / "index.html").read_text() == (site / "promise" / "index.html").read_text()
+    assert 'url=latest/"' in (root / "index.html").read_text(encoding="utf-8")
+    assert (root / "of somebody else").is_dir()
 
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:

@@ -59,10 +59,8 @@ function showHealth(doc) {
   if ($("health").dataset.level !== level || !$("announce").textContent) $("announce").textContent = clean(sentence);
   $("health").dataset.level = level;
   $("sentence").textContent = clean(sentence);
-  $("owner").textContent = owner
-    ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, doc.at)}.` +
-      (doc.beside ? " This page is served by the job." : "")
-    : "";
+  const claimed = owner ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, doc.at)}. ` : "";
+  $("owner").textContent = claimed + (doc.beside ? "This page is served by the job." : "");
   $("sink").textContent = clean(doc.sink);
   const label = { good: "", busy: "", idle: "", warn: "! ", bad: "!! " }[level];
   document.title = `${label}${clean(doc.sink)} · chsink`;

@@ -29,6 +29,7 @@ from chsink.verify.rules import Rules, rules_of
 from tests.conftest import MakeTopic
 from tests.support.kafka import produce
 
+OFFSETS_ONLY = "_kafka_topic, _kafka_partition, _kafka_offset"
 OFFSETS = "_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64"
 
 
@@ -165,3 +166,50 @@ def test_parts_tile_a_range_and_say_what_is_gone(
         assert last.column("value").to_pylist() == [None, b""]
         assert last.column("key").to_pylist() == [b"\xff"] * 2
         assert set(last.column("timestampType").to_pylist()) == {0}
+
+
+def test_the_default_of_a_column_and_the_first_row_with_another_value(client: ClickHouseClient, name: str) -> None:
+    table = f"client_test.{name}"
+    client.command(f"CREATE TABLE {table} ({OFFSETS}) ENGINE = MergeTree ORDER BY tuple()")
+    client.command(f"INSERT INTO {table} SELECT 't', 0, number FROM numbers(5)")
+    filled = {
+        "Int32": "7",
+        "Int8 DEFAULT 3": "0",
+        "String": "'x'",
+        "LowCardinality(String) DEFAULT 'own'": "''",
+        "Nullable(Float64)": "-0.0",
+        "Nullable(Int32) DEFAULT 1": "NULL",
+        "Enum8('a' = 5, 'b' = 6)": "'b'",
+        "DateTime64(3, 'UTC') DEFAULT toDateTime64('2020-01-01', 3)": "'1970-01-01 00:00:00'",
+        "Decimal(18, 2)": "0.01",
+        "Array(String)": "['']",
+        "Map(String, Int8)": "map('a', 0)",
+        "Tuple(a Int8, b Nullable(String))": "(0, '')",
+        "UUID": "generateUUIDv4()",
+        "JSON": "'{\"a\": 1}'",
+    }
+    columns = {f"c{at}": kind for at, kind in enumerate(filled)}
+    for column, kind in columns.items():
+        client.command(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+    values = ", ".join(filled.values())
+    client.command(f"INSERT INTO {table} ({OFFSETS_ONLY}, {', '.join(columns)}) SELECT 't', 0, 7, {values}")
+    client.command(
+        f"INSERT INTO {table} ({OFFSETS_ONLY}) SELECT 't', partition, 6 FROM (SELECT arrayJoin([0, 1]) AS partition)"
+    )
+    digester = Digester(
+        tuple(c for c in read_table(client, "client_test", name).columns if c.name in columns), SystemClock(), 5
+    )
+    groups = [(at,) for at in range(len(columns))]
+    place, tp = Place(client, table), TopicPartition("t", 0)
+    for _ in range(2):
+        offsets, digests = digester.of_table(place, tp, OffsetRange(0, 9), groups)
+        for at, kind in enumerate(filled):
+            default = digester.default_of(client, at)
+            assert sorted(offsets[digests[at] == default].tolist()) == [0, 1, 2, 3, 4, 6], kind
+            assert digester.filled_from(place, tp, at) == 7, kind
+            assert digester.filled_from(place, TopicPartition("t", 1), at) is None
+        client.command(f"OPTIMIZE TABLE {table} FINAL")
+    client.command(f"ALTER TABLE {table} ADD COLUMN twice UInt64 DEFAULT _kafka_offset * 2")
+    varying = Digester((read_table(client, "client_test", name).columns[-1],), SystemClock(), 5)
+    with pytest.raises(PreflightError, match="CHS-293.*twice"):
+        varying.default_of(client, 0)

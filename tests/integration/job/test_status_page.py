@@ -6,10 +6,9 @@ import http.client
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +27,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.support.child import Child
 from tests.support.doubt import announce
 from tests.support.job import DATABASE, Job, command, select
+from tests.support.watching import Watching
 
 pytestmark = pytest.mark.slow
 
@@ -53,38 +53,6 @@ def once(url: str) -> dict[str, Any]:
     connection.close()
     assert answer.status == 200, text
     return dict(json.loads(text))
-
-
-class Watching(threading.Thread):
-    """Watches a page from when it is there until it ends; ``seen`` are its events."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self._port = port
-        self.seen: list[dict[str, Any]] = []
-        self.start()
-
-    def run(self) -> None:
-        give_up = time.monotonic() + 120
-        while time.monotonic() < give_up:
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
-            try:
-                connection.request("GET", "/events")
-                answer = connection.getresponse()
-            except ConnectionRefusedError:
-                time.sleep(0.05)
-                continue
-            with closing(connection), answer:
-                for line in answer:
-                    if line.startswith(b"data: "):
-                        self.seen.append(json.loads(line.removeprefix(b"data: ")))
-            return
-
-    def last(self) -> dict[str, Any]:
-        """The last event, once the page has ended."""
-        self.join(60)
-        assert not self.is_alive()
-        return self.seen[-1]
 
 
 def traces(job: Job) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ from chsink.dlq.letters import create_table
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
 from chsink.verify import without_offsets
-from chsink.verify.report import DEFECTS
+from chsink.verify.report import DEFECTS, NO_DEFECTS
 from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
@@ -74,7 +74,7 @@ def run(job: Job, *options: str) -> tuple[int, dict[str, Any]]:
 def found(report: dict[str, Any], partition: int) -> dict[str, list[list[int]]]:
     """What was found of one partition: the ranges by category."""
     [one] = [p for p in report["partitions"] if p["partition"] == partition]
-    names = (*DEFECTS, "unproven", "older")
+    names = (*DEFECTS, *NO_DEFECTS)
     return {name: one[name]["ranges"] for name in names if one[name]["offsets"]}
 
 
@@ -178,6 +178,44 @@ def move(job: Job, table: str, where: str) -> None:
             client.command(f"DELETE FROM {table} WHERE {where}")
             if taken:
                 client.raw_insert(table, insert_block=taken, fmt="Native")
+
+
+@pytest.mark.soak
+def test_rows_older_than_a_column_are_told_from_defects(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ only the default, only in the column that is named, only before the column has other values."""
+    job = make_job(partitions=2, shards=2, shard_key=["id"])
+    table = job.tables[job.name]
+    for partition in (0, 1):
+        job.send_values(partition, ({"id": n, "text": "t", "note": f"n{n}"} for n in range(20)))
+    job.drain(spark)
+    assert run(job)[0] == 0
+    for url in job.shards:
+        command(
+            url,
+            f"ALTER TABLE {table} ADD COLUMN note LowCardinality(String) DEFAULT 'none', ADD COLUMN other UInt8 DEFAULT 1",
+        )
+    code, report = run(job)
+    assert code == 1
+    assert [found(report, n) for n in (0, 1)] == [{"different": [[0, 20]]}] * 2
+    code, report = run(job, "--added", "note")
+    assert (code, [found(report, n) for n in (0, 1)]) == (0, [{"before_column": [[0, 20]]}] * 2)
+    assert [p["filled_from"] for p in report["partitions"]] == [{"note": None}] * 2
+
+    job.send_values(0, ({"id": n, "text": "t", "note": f"n{n}"} for n in range(20, 30)))
+    job.drain(spark)
+    code, report = run(job, "--added", "note")
+    assert (code, found(report, 0)) == (0, {"before_column": [[0, 20]]})
+    assert job.status()["verified"]["part"] == "--added note"
+    for url in job.shards:
+        for change, offset in (("note = 'none'", 25), ("text = 'else'", 5), ("note = 'else'", 7)):
+            where = f"_kafka_partition = 0 AND _kafka_offset = {offset}"
+            command(url, f"ALTER TABLE {table} UPDATE {change} WHERE {where} SETTINGS mutations_sync = 2")
+    code, report = run(job, "--added", "note", "--added", "other")
+    assert code == 1
+    assert found(report, 0) == {"different": [[5, 6], [7, 20], [25, 26]], "before_column": [[0, 5], [6, 7]]}
+    [first, _] = report["partitions"]
+    assert first["different_columns"] == {"note": 14, "text": 1} and first["filled_from"] == {"note": 7, "other": None}
+    assert run(job, "--added", "nota")[1]["error"]["id"] == "CHS-293"
 
 
 @pytest.mark.soak

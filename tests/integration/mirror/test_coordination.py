@@ -1,4 +1,7 @@
-"""A coordinator that starts again by itself, that another driver replaces, and that follows a topic that grows."""
+"""A coordinator that starts again by itself, that another driver replaces, and that follows a topic that grows.
+
+Each test runs with a coordinator in the driver, and with one in a process of its own (C-14).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from chsink.config import Config
 from chsink.embedded.topics import add_partitions
 from chsink.errors import FencedError
 from chsink.kafka.admin import open_admin
+from chsink.mirror.apart import CoordinatorApart
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
@@ -54,11 +58,24 @@ def config_of(bench: Bench, *, starting: str = "earliest", interval_s: float = 0
     )
 
 
+APART = [False]
+
+
+@pytest.fixture(autouse=True, params=["in the driver", pytest.param("apart", marks=pytest.mark.soak)])
+def _where(request: pytest.FixtureRequest) -> Iterator[None]:
+    APART[0] = request.param == "apart"
+    yield
+    APART[0] = False
+
+
 @contextmanager
 def coordinating(config: Config, reread: Callable[[Hole], None]) -> Iterator[Coordination]:
     """A coordination that runs."""
     mirror = open_mirror(config, open_admin(config))
-    made = Coordination(mirror, reread, SystemClock(), structlog.get_logger("mirror"))
+    log = structlog.get_logger("mirror")
+    made = (
+        CoordinatorApart(mirror, SystemClock(), log) if APART[0] else Coordination(mirror, reread, SystemClock(), log)
+    )
     try:
         made.start()
         made.begin()

@@ -22,7 +22,7 @@ from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import MirrorRun
 from chsink.tables.iceberg import create_missing_iceberg
 from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
-from tests.support.job import eventually
+from tests.support.job import command, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,31 @@ def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], 
     job.check_both()
     assert job.catalog.load_table(TABLE).metadata.table_uuid == table.metadata.table_uuid
     assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
+
+
+def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
+    """⚑ A-2: before there is a record; what has no Iceberg type is named."""
+    job = make_job()
+    table = job.tables[job.topic]
+    route = job.settings["mirror.route"].replace("create = {", 'create = { columns = "clickhouse",')
+    job.settings = {**job.settings, "mirror.route": route}
+    command(job.shards[0], f"ALTER TABLE {table} ADD COLUMN wide Int128, ADD COLUMN twice UInt64 ALIAS id * 2")
+    with pytest.raises(ChsinkError, match=r"CHS-284.*: wide Int128\n"):
+        start(job.config())
+    command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN wide, ADD COLUMN at Tuple(x UInt64, y Array(String))")
+
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    print_it = ["sql", "create-table", "--iceberg", "-c", str(job.file()), *sets]
+    said = CliRunner().invoke(app, print_it, catch_exceptions=False).stdout
+    assert "STRUCT<`x`: DECIMAL(20, 0), `y`: ARRAY<STRING>>," in said
+    assert list(start(job.config()).targets) == [TABLE], "without a record"
+    assert [f.name for f in job.catalog.load_table(TABLE).schema().fields][:-4] == ["id", "text", "at"]
+    spark.sql("SELECT CAST(NULL AS STRUCT<`x`: DECIMAL(20, 0), `y`: ARRAY<STRING>>)")  # as Spark reads the type
+    command(job.shards[0], f"ALTER TABLE {table} DROP COLUMN at")
+
+    job.send(0, 30)
+    job.drain(spark)
+    job.check_both()
 
 
 def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:

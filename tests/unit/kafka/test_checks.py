@@ -12,7 +12,7 @@ from chsink.kafka.checks import retention
     [
         (0, 0, 3_600_000, "ok", "keeps records for 1 h"),
         (0, 0, -1, "ok", "for ever"),
-        (0, 2, 3_600_000, "warning", "(partitions: 2)"),
+        (0, 2, 3_600_000, "warning", "partitions: 2"),
         (7, 2, 3_600_000, "warning", "deleted 7 offsets"),
     ],
 )

@@ -34,7 +34,8 @@ from pyiceberg.types import (
 from chsink.decode.connect import ConnectType
 from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import JSON
-from chsink.mirror.column_types import ICEBERG, list_of, map_of
+from chsink.mirror.column_types import ICEBERG
+from chsink.mirror.nested_types import list_of, map_of
 from chsink.mirror.types import TableColumns
 from tests.unit.mirror.test_types import records
 
@@ -191,7 +192,7 @@ def test_connect() -> None:
         ("Nullable(DateTime64(6, 'UTC'))", TimestamptzType()),
         ("Nullable(DateTime64(9, 'UTC'))", StringType()),
         ("LowCardinality(Nullable(String))", StringType()),
-        ("Array(Int64) DEFAULT []", StringType()),
+        ("Array(Int64) DEFAULT []", list_of(LongType())),
     ],
 )
 def test_a_column_that_the_job_file_names(declared: str, kind: IcebergType) -> None:

@@ -58,9 +58,9 @@ def test_nothing_is_read_again_for_a_table_that_is_another_now() -> None:
     lander._check_written_for = lambda hole: MirrorLander._check_written_for(lander, hole)
     tp = TopicPartition("orders", 3)
     with pytest.raises(HaltError) as halted:
-        MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), "before"))
+        MirrorLander._reread(lander, Hole("a", tp, OffsetRange(10, 20), "before"))
     assert halted.value.name == "MIRROR_TABLE_RECREATED" and not read
-    MirrorLander.reread(lander, Hole("a", tp, OffsetRange(10, 20), "now"))
+    MirrorLander._reread(lander, Hole("a", tp, OffsetRange(10, 20), "now"))
     assert len(read) == 1
 
 
@@ -76,5 +76,5 @@ def test_what_is_read_again_is_written_for_the_table_as_it_is() -> None:
         feeds=feeds(0), _reads=reads, _confirmed=lambda *_: None, _renewed=lambda *_: feeds(1),
         _check_written_for=lambda _: None,
     )  # fmt: skip
-    MirrorLander.reread(lander, Hole("a", TopicPartition("orders", 3), OffsetRange(10, 20), "now"))
+    MirrorLander._reread(lander, Hole("a", TopicPartition("orders", 3), OffsetRange(10, 20), "now"))
     assert lander.feeds.table().metadata.default_spec_id == 1

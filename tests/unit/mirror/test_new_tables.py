@@ -15,7 +15,7 @@ from pyiceberg.types import IcebergType, IntegerType, LongType, StringType, Time
 from chsink.config.mirror import NewTable
 from chsink.errors import PreflightError
 from chsink.mirror import new_tables
-from chsink.mirror.column_types import list_of, map_of, struct_of
+from chsink.mirror.nested_types import list_of, map_of, struct_of
 from chsink.mirror.new_tables import create, defined, spark_sql
 from chsink.notation.iceberg_terms import SortTerm, Term, parse_sort_term, parse_term
 

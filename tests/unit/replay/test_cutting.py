@@ -22,7 +22,7 @@ from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.replay.choose import is_confirmed
 from chsink.replay.cutting import PARTITIONS_AT_ONCE, rounds_of
 from chsink.replay.report import MOST_NAMED, KeepReason, Left, ReplayReport
-from chsink.replay.routes import Routes, records_of
+from chsink.replay.routes import LetterRoutes, records_of
 from chsink.replay.source import ROUND_BYTES, bounded
 from chsink.sharding import Layout, Shard
 from chsink.statemachine import writes
@@ -89,7 +89,7 @@ def test_a_record_of_another_table_has_no_row_in_this_one() -> None:
     ]
     unused: Any = None
     layout = "f", Layout((Shard(("http://h:1",)),)).to_json()
-    prepared, with_row = Routes(unused, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
+    prepared, with_row = LetterRoutes(unused, pipelines).prepare(("t", "d.t"), records_of(letters), layout, "p")
     assert (with_row, [bad.row for bad in prepared.rejected], prepared.others) == (frozenset({1}), [2], 1)
 
 
@@ -109,5 +109,5 @@ def test_a_field_without_a_column_is_not_dropped_where_columns_are_added() -> No
             config=SimpleNamespace(adds_columns=lambda _, adds=adds: adds),
         )
         pipelines: Any = None
-        found.append(Routes(cluster, pipelines).lacking(("t", "d.t"), records))
+        found.append(LetterRoutes(cluster, pipelines).lacking(("t", "d.t"), records))
     assert found == [{1: "new"}, {}]

@@ -96,10 +96,17 @@ def test_a_mirror_that_is_behind_or_alone() -> None:
     assert found is not None and found.status is not None
     well = MirrorPicture(replace(found.status, tables=(replace(found.status.tables[0], problem=""),)))
     assert health(picture(sink(), mirror=well)).sentence.endswith("landed. The mirror is 60,210 offsets behind.")
-    assert (
-        health(picture(None, mirror=well)).sentence
-        == "This job does not use ClickHouse. The mirror is 60,210 offsets behind."
-    )
+    assert health(picture(None, mirror=well)).sentence == "The mirror is 60,210 offsets behind."
+    done = health(pictures.mirror_alone())
+    assert (done.level, done.sentence) == ("good", "Up to date: the mirror has all that Kafka holds.")
+
+
+def test_a_mirror_that_cannot_be_read() -> None:
+    lost = MirrorPicture(failure=failure_of(services.KAFKA_UNAVAILABLE(bootstrap="k:1", reason="refused")))
+    for found in (None, sink()):
+        said = health(picture(found, mirror=lost))
+        assert said.level == "bad"
+        assert said.sentence.startswith("The mirror's tables cannot be read: CHS-702: Kafka at k:1")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chsink.verify.compare import Differences, Digests, Expected, Found, compare, excusing, joined
+from chsink.verify.compare import Differences, Digests, ExcusedDefault, Expected, Found, compare, excusing, joined
 
 Row = tuple[int, int, bytes, bytes]
 """Offset, shard, and the digests of two groups of columns."""
@@ -94,6 +94,28 @@ def test_a_single_changed_byte_of_a_digest_is_found(records: list[Row], data: st
     changed = bytes([*second[:byte], second[byte] ^ 0x80, *second[byte + 1 :]])
     rows = [*records[:at], (offset, shard, first, changed), *records[at + 1 :]]
     assert as_lists(compare(expected_of(records, [True] * len(records)), found_of(rows))) == {"different": [offset]}
+
+
+@given(ROWS, st.lists(st.booleans(), min_size=40, max_size=40), ROWS, st.integers(0, 30), DIGESTS)
+def test_a_default_is_excused_only_below_its_offset_and_only_where_nothing_else_differs(
+    records: list[Row], knows: list[bool], rows: list[Row], below: int, default: bytes
+) -> None:
+    """⚑ what is excused is listed, and every other difference is found as without it."""
+    records = sorted({row[0]: row for row in records}.values())
+    expected, found = expected_of(records, knows[: len(records)]), found_of(rows)
+    strict = as_lists(compare(expected, found))
+    lenient = as_lists(compare(expected, found, 0, [ExcusedDefault(1, digests([default]), below)]))
+    wanted = {row[0]: row for row in records}
+    old = [
+        offset
+        for offset in strict.get("different", [])
+        if offset < below and any(r[0] == offset and r[2] == wanted[offset][2] and r[3] == default for r in rows)
+    ]
+    assert lenient.get("before", []) == old
+    assert lenient.get("different", []) == [o for o in strict.get("different", []) if o not in old]
+    assert "before" not in strict
+    for name in ("missing", "duplicated", "unexpected", "older"):
+        assert lenient.get(name) == strict.get(name)
 
 
 def test_a_window_without_records_and_one_without_rows() -> None:

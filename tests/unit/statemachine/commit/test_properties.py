@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, decode, encode, read_chain
-from chsink.statemachine.commit.handover import Place, begin, hand_over
+from chsink.statemachine.commit.handover import TablePlace, begin, hand_over
 from chsink.statemachine.commit.plan import holes, plan_commit
 from chsink.statemachine.commit.rounds import CommitPace, RoundView, due, low_watermark
 from chsink.statemachine.commit.units import Head, Position, Unit
@@ -117,7 +117,7 @@ links = st.one_of(st.none(), ranges.map(lambda r: Link("id", r.start, r.end)))
 def test_no_start_is_below_what_a_table_or_the_log_holds(
     committed: int | None, known: list[Link | None], starting: int, log_start: int
 ) -> None:
-    begun = begin("id", committed, map(Place, known), max(starting, log_start), log_start=log_start)
+    begun = begin("id", committed, map(TablePlace, known), max(starting, log_start), log_start=log_start)
     if begun.halt is None:
         group = committed if begun.group is None else begun.group
         assert group is not None and group >= log_start

@@ -22,7 +22,7 @@ from chsink.statemachine.commit.chain import (
     read_chain,
     with_origin,
 )
-from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, Place, begin, hand_over
+from chsink.statemachine.commit.handover import HAND_OVER, START, Beginning, TablePlace, begin, hand_over
 from chsink.statemachine.commit.plan import UNITS, Kind, holes, plan_commit
 from chsink.statemachine.commit.recover import RECOVER, RowsFound, recovered
 from chsink.statemachine.commit.render import commit_tables, page
@@ -38,7 +38,7 @@ from chsink.statemachine.commit.rounds import (
     valid_through,
 )
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.commit.takeover import FILES, LEFT, Left, ReportedFile, continued, waits
+from chsink.statemachine.commit.takeover import FILES, LEFT, ReportedFile, Stopped, continued, waits
 from chsink.statemachine.commit.units import DamagedUnit, Head, Position, Unit, UnitPart, assemble
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -346,13 +346,15 @@ FRESH, MOVED, LATER = Link("id", 3, 3), Link("id", 0, 5), Link("id", 0, 8)
 )
 def test_where_a_topic_partition_starts(committed: int | None, links: list[Link | None], expected: Beginning) -> None:
     """⚑ D4, R-8: never below what a table holds, never at the latest offset."""
-    assert begin("id", committed, map(Place, links), 2) == expected
+    assert begin("id", committed, map(TablePlace, links), 2) == expected
 
 
 @pytest.mark.parametrize("links", [[None], [FRESH, None]])
 def test_rows_that_no_chain_covers_halt(links: list[Link | None]) -> None:
     """⚑ Neither the group nor the table knows them: they would land again.  A group that knows shows a new partition."""
-    assert begin("id", None, map(Place, links), 2, rows=True) == Beginning("ROWS_FOUND", halt=CommitHalt.ROWS_FOUND)
+    assert begin("id", None, map(TablePlace, links), 2, rows=True) == Beginning(
+        "ROWS_FOUND", halt=CommitHalt.ROWS_FOUND
+    )
 
 
 @pytest.mark.parametrize(
@@ -372,7 +374,7 @@ def test_a_log_that_starts_above_what_was_handed_over_halts(
     committed: int | None, links: list[Link | None], log_start: int, because: str
 ) -> None:
     """⚑ A checkpoint that was beyond these offsets did not plan them, so their loss showed with the next record only."""
-    begun = begin("id", committed, map(Place, links), 2, log_start=log_start)
+    begun = begin("id", committed, map(TablePlace, links), 2, log_start=log_start)
     assert begun.because == because and (begun.halt is CommitHalt.RECORDS_GONE) == (because == "RECORDS_GONE")
 
 
@@ -418,17 +420,17 @@ def test_which_files_of_a_connector_wait(file: ReportedFile, expected: bool) -> 
 @pytest.mark.parametrize(
     ("left", "expected"),
     [
-        (Left("id", 10, 10, OffsetRange(0, 9)), ("BEYOND_LOG", None)),
-        (Left("id", 6, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
-        (Left("id", None, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
-        (Left("id", 6, 7, OffsetRange(0, 9), trusted=True), ("READ", Link("id", 0, 6))),
-        (Left("id", None, 7, OffsetRange(2, 9), trusted=True), ("UNREAD", Link("id", 2, 2))),
-        (Left("id", None, None, OffsetRange(2, 9)), ("UNREAD", Link("id", 2, 2))),
-        (Left("id", 7, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 7))),
-        (Left("id", 8, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 8))),
+        (Stopped("id", 10, 10, OffsetRange(0, 9)), ("BEYOND_LOG", None)),
+        (Stopped("id", 6, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
+        (Stopped("id", None, 7, OffsetRange(0, 9)), ("SET_BACK", None)),
+        (Stopped("id", 6, 7, OffsetRange(0, 9), trusted=True), ("READ", Link("id", 0, 6))),
+        (Stopped("id", None, 7, OffsetRange(2, 9), trusted=True), ("UNREAD", Link("id", 2, 2))),
+        (Stopped("id", None, None, OffsetRange(2, 9)), ("UNREAD", Link("id", 2, 2))),
+        (Stopped("id", 7, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 7))),
+        (Stopped("id", 8, 7, OffsetRange(2, 9)), ("READ", Link("id", 0, 8))),
     ],
 )
-def test_where_a_connector_stopped(left: Left, expected: tuple[str, Link | None]) -> None:
+def test_where_a_connector_stopped(left: Stopped, expected: tuple[str, Link | None]) -> None:
     """⚑ Neither below what it has written files of, nor beyond what its group says."""
     assert continued(left) == expected
 

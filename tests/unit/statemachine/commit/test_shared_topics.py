@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
-from chsink.statemachine.commit.handover import Beginning, Place, begin, hand_over
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, hand_over
 from chsink.statemachine.commit.plan import plan_commit
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
@@ -15,29 +15,29 @@ from tests.unit.statemachine.commit.test_rules import HELD, TP, unit
 
 OLD, NEW = "old", "new"
 HELD_OLD = Link("id", 0, 8, OLD)
-JOINING = Place(None, NEW, joins=True)
+JOINING = TablePlace(None, NEW, joins=True)
 
 
 @pytest.mark.parametrize(
     ("committed", "places", "expected"),
     [
-        (8, [Place(HELD_OLD, OLD), Place(HELD_OLD, OLD)], Beginning("KEPT")),
-        (8, [Place(HELD_OLD, OLD), Place(replace(HELD_OLD, until=5), OLD)], Beginning("KEPT")),
-        (8, [Place(HELD_OLD, NEW), Place(HELD_OLD, NEW)], Beginning("KEPT")),
-        (8, [Place(HELD_OLD, NEW), Place(Link("id", 0, 5))], Beginning("KEPT")),
-        (8, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8)),
-        (8, [Place(replace(HELD_OLD, choice=""), NEW), JOINING], Beginning("JOINS", origin=8)),
-        (None, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
-        (6, [Place(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
-        (8, [Place(HELD_OLD, NEW), JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
-        (8, [JOINING, Place(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
-        (8, [Place(replace(HELD_OLD, until=5), OLD), Place(None, joins=True)], Beginning("JOINS", origin=8)),
-        (8, [Place(HELD_OLD, OLD), Place(None, OLD)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
-        (8, [Place(HELD_OLD, NEW), JOINING, Place(None)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, OLD)], Beginning("KEPT")),
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(replace(HELD_OLD, until=5), OLD)], Beginning("KEPT")),
+        (8, [TablePlace(HELD_OLD, NEW), TablePlace(HELD_OLD, NEW)], Beginning("KEPT")),
+        (8, [TablePlace(HELD_OLD, NEW), TablePlace(Link("id", 0, 5))], Beginning("KEPT")),
+        (8, [TablePlace(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8)),
+        (8, [TablePlace(replace(HELD_OLD, choice=""), NEW), JOINING], Beginning("JOINS", origin=8)),
+        (None, [TablePlace(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
+        (6, [TablePlace(HELD_OLD, NEW), JOINING], Beginning("JOINS", origin=8, group=8)),
+        (8, [TablePlace(HELD_OLD, NEW), JOINING, TablePlace(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
+        (8, [JOINING, TablePlace(HELD_OLD, left=True)], Beginning("JOINS", origin=8)),
+        (8, [TablePlace(replace(HELD_OLD, until=5), OLD), TablePlace(None, joins=True)], Beginning("JOINS", origin=8)),
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(None, OLD)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (8, [TablePlace(HELD_OLD, NEW), JOINING, TablePlace(None)], Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
     ],
 )  # fmt: skip
 def test_another_choice_begins_where_all_tables_are(
-    committed: int | None, places: list[Place], expected: Beginning
+    committed: int | None, places: list[TablePlace], expected: Beginning
 ) -> None:
     assert begin("id", committed, places, 2) == expected
 
@@ -45,14 +45,14 @@ def test_another_choice_begins_where_all_tables_are(
 @pytest.mark.parametrize(
     "places",
     [
-        [Place(HELD_OLD, NEW), Place(replace(HELD_OLD, until=5), NEW)],
-        [Place(replace(HELD_OLD, until=5), NEW), JOINING],
-        [Place(HELD_OLD, NEW), Place(replace(HELD_OLD, until=5), left=True)],
-        [Place(HELD_OLD), Place(replace(HELD_OLD, until=5), left=True)],
-        [Place(Link("id", 8, 8, OLD), NEW), Place(Link("id", 4, 4, OLD), NEW)],
+        [TablePlace(HELD_OLD, NEW), TablePlace(replace(HELD_OLD, until=5), NEW)],
+        [TablePlace(replace(HELD_OLD, until=5), NEW), JOINING],
+        [TablePlace(HELD_OLD, NEW), TablePlace(replace(HELD_OLD, until=5), left=True)],
+        [TablePlace(HELD_OLD), TablePlace(replace(HELD_OLD, until=5), left=True)],
+        [TablePlace(Link("id", 8, 8, OLD), NEW), TablePlace(Link("id", 4, 4, OLD), NEW)],
     ],
 )
-def test_another_choice_waits_for_what_the_one_before_divided(places: list[Place]) -> None:
+def test_another_choice_waits_for_what_the_one_before_divided(places: list[TablePlace]) -> None:
     """⚑ What a table lacks would be divided anew: a record would be in two tables, or in none."""
     assert begin("id", 8, places, 2) == Beginning("CHOICE_CHANGED", halt=CommitHalt.CHOICE_CHANGED)
 
