@@ -176,12 +176,13 @@ def _print_report(report: ReplayReport, *, as_json: bool) -> None:
         if len(report.named) < report.left.total():
             typer.echo(f"The table names the first {len(report.named):,} of {report.left.total():,} that stay.")
     for why, count in report.left.items():
-        typer.echo(f"{count:,} stay dead letters: {why}")
+        typer.echo(f"dead letters that stay: {count:,} ({why})")
     if report.in_doubt:
-        typer.echo(f"{report.in_doubt:,} are in doubt from an earlier replay, which the next replay settles first")
+        typer.echo(f"in doubt from an earlier replay: {report.in_doubt:,} (the next replay settles them first)")
     if report.settled:
-        typer.echo(f"{report.settled:,} that an earlier replay had left in doubt are settled")
-    typer.echo(f"sink {report.sink}: {report.landed:,} dead letters {'would land' if report.dry_run else 'landed'}")
+        typer.echo(f"settled from an earlier replay: {report.settled:,}")
+    does = "would land" if report.dry_run else "landed"
+    typer.echo(f"sink {report.sink}: dead letters that {does}: {report.landed:,}")
 
 
 def _kept(config: Config, wanted: Where, limit: int, *, whole: bool = False) -> Iterator[KeptLetters]:
