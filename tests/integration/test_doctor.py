@@ -450,7 +450,7 @@ def test_unread_records_near_the_end_of_their_retention(bench: Bench) -> None:
 
     [finding] = bench.doctor().of("CHS-225")
 
-    assert "1 partitions" in finding["sentence"]
+    assert "(partitions: 1)" in finding["sentence"]
     assert finding["severity"] == "warning"
 
 
