@@ -51,7 +51,9 @@ class AlikeReader:
 
 
 def alike(schema: pa.Schema, record: str) -> AlikeReader | None:
-    """A reader of records like this valid one; None if it is not simple enough."""
+    """A reader of records like this valid one; None if it is not simple enough, or no column is read by type."""
+    if not len(schema):
+        return None
     skeleton = skeleton_of(record, dict(leaves((), schema)))
     return None if skeleton is None or not _readable(skeleton) else AlikeReader(schema, skeleton)
 
