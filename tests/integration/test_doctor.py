@@ -604,6 +604,7 @@ def test_kept_offsets(bench: Bench) -> None:
         assert services.kafka.offsets_since([tp], now + 3_600_000) == {tp: -1}
 
 
+@pytest.mark.soak
 def test_a_dry_run_reads_the_first_and_the_last_records_and_lands_none(bench: Bench) -> None:
     bench.make_table()
     good = [{"id": n} for n in range(30)]

@@ -79,6 +79,7 @@ def test_racing_creates_of_a_key_have_one_winner(clickhouse: list[EmbeddedClickH
         assert sum(pool.map(create, range(4))) == 20
 
 
+@pytest.mark.soak
 def test_a_killed_server_comes_back_with_what_it_acknowledged(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> None:
     path = f"/{uuid.uuid4().hex}"
     with EmbeddedClickHouse(tmp_path, zookeeper=zookeeper.hosts, keeper_map_prefix=path) as server:

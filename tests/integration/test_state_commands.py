@@ -113,6 +113,7 @@ def test_status_without_kafka_shows_what_is_recorded(doubtful: Job) -> None:
     assert re.search(r"BEFORE +10 +25 +\d+\.\d +- ", status(doubtful, *away).stdout)
 
 
+@pytest.mark.soak
 def test_status_of_a_topic_with_fewer_partitions(landed: Job, services: Stack) -> None:  # noqa: F811
     assert recover(landed).exit_code == 0
     services.kafka.delete_topic(landed.topic)
@@ -350,6 +351,7 @@ def test_resend_waits_for_an_insert_whose_sender_is_gone(doubtful: Job) -> None:
     assert rows(doubtful) == 11
 
 
+@pytest.mark.soak
 def test_all_partitions_of_a_topic_are_resolved_at_once(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,
@@ -405,6 +407,7 @@ def test_a_running_driver_is_fenced(doubtful: Job) -> None:
 # --- reset -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_reset_begins_a_new_incarnation(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """With the table emptied and a new checkpoint, everything lands again, though its tokens are still remembered."""
     job = make_job(partitions=1)
@@ -523,6 +526,7 @@ def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: Spa
     job.check()
 
 
+@pytest.mark.soak
 def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSession) -> None:
     """With a new checkpoint too."""
     landed.send(1, 5)

@@ -48,6 +48,7 @@ def test_kept_seed(line: str) -> None:
     assert failure is None, failure
 
 
+@pytest.mark.soak
 def test_one_seed_is_one_run_whatever_the_hash_seed() -> None:
     runs = [simulator("--seed", "40", "--steps", "3000", hash_seed=h) for h in ("0", "1")]
     lines = [[line for line in r.stdout.splitlines() if not line.startswith("simulator:")] for r in runs]

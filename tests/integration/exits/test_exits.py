@@ -173,6 +173,7 @@ def test_the_source_misses_offsets(make_job: MakeJob, spark: SparkSession, servi
     assert sorted(o for _, o, *_ in (Counter(job.landed()) - before).elements()) == list(range(5))
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("GAP")
 def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
@@ -239,6 +240,7 @@ def test_a_plan_of_offsets_that_never_landed(make_job: MakeJob, spark: SparkSess
 # --- ranges in doubt -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("TOPIC_ID_KNOWN_UNKNOWN")
 def test_brokers_were_upgraded_while_a_range_was_in_doubt(half: Job, spark: SparkSession) -> None:
     edit(half, life={"topic_id": None})
@@ -247,6 +249,7 @@ def test_brokers_were_upgraded_while_a_range_was_in_doubt(half: Job, spark: Spar
     half.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("IN_DOUBT_LOST")
 @pytest.mark.exit_of("RESEND_NOT_READABLE")
 def test_a_part_expired(half: Job, spark: SparkSession) -> None:
@@ -363,6 +366,7 @@ def test_a_route_is_gone(half: Job, spark: SparkSession) -> None:
     half.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PIECE_INCOMPLETE")
 def test_a_piece_is_there_in_part(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ And the job is started once the rows are deleted, before ``--resend``: the table remembers their token."""
@@ -396,6 +400,7 @@ def test_rows_of_a_range_in_doubt_are_deleted(make_job: MakeJob, spark: SparkSes
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PIECE_STORED_AGAIN")
 def test_parts_of_a_range_in_doubt_are_detached_and_attached(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
@@ -442,6 +447,7 @@ def test_a_table_that_cannot_be_searched(make_job: MakeJob, spark: SparkSession)
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("VIEWS_DOUBTFUL")
 def test_views_may_lack_rows(half: Job, spark: SparkSession) -> None:
     table = half.tables[half.topic]

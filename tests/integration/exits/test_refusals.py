@@ -136,6 +136,7 @@ def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, spark: SparkS
     job.check()
 
 
+@pytest.mark.soak
 def test_a_table_that_was_created_again_without_a_word(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,7 @@ def test_dead_letters_are_delivered_once(
     assert "secret" not in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("DEAD_LETTER_REFUSED")
 @pytest.mark.exit_of("DEAD_LETTERS_GROUP")
 def test_what_keeps_dead_letters_from_their_topic(job: Job, services: Stack, spark: SparkSession) -> None:

@@ -78,6 +78,7 @@ def test_offsets_rewound(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
+@pytest.mark.soak
 def test_compaction_in_a_range_in_doubt(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """Offset 19, the last of a chunk, and the range's own last one are compacted away before it is settled."""
     compacting = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}

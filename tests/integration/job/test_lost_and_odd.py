@@ -61,6 +61,7 @@ def test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_r
     job.check()
 
 
+@pytest.mark.soak
 def test_settles_through_the_users_transform(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     job = make_job(partitions=2)
     job.send(0, 30)
@@ -117,6 +118,7 @@ def test_answer_lost(match: str, make_job: MakeJob, spark: SparkSession) -> None
         job.check()
 
 
+@pytest.mark.soak
 def test_older_driver_is_fenced_and_names_the_owner(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
     job.send(0, 20)

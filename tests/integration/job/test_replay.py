@@ -407,6 +407,7 @@ def test_a_reset_and_a_replay_do_not_meet(make_kept: Callable[..., Kept], monkey
     assert select(kept.job.shards[0], f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "1"
 
 
+@pytest.mark.soak
 def test_what_replays_need_of_a_topic(make_kept: Callable[..., Kept]) -> None:
     """⚑ Marks behind an open transaction are waited for: the table cannot show the rows.  So what was delivered with a
     range that was sent again is not replayed.  A topic that is compacted is

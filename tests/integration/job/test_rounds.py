@@ -15,6 +15,7 @@ SMALL = "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplicati
 """Nine blocks are surely remembered, so a round has four chunks of ten offsets."""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("step", ["driver.after_after=fail@2", "driver.before_after=fail@2"])
 def test_a_batch_larger_than_the_window_lands_in_rounds(
     step: str, make_job: MakeJob, spark: SparkSession, failpoints: Failpoints

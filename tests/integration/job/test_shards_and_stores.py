@@ -96,6 +96,7 @@ def test_the_records_key_chooses_the_shard_of_a_table_without_it(make_job: MakeJ
     on_its_shard(job, job.topic, "cityHash64(text)")
 
 
+@pytest.mark.soak
 def test_the_sharding_changes_while_a_range_is_in_doubt(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:

@@ -23,6 +23,7 @@ def rows_of(record: Record) -> list[tuple[int, str]]:
     return [] if value == BAD else [(json.loads(value)["id"], json.loads(value)["text"])]
 
 
+@pytest.mark.soak
 def test_ranges_in_one_task_end_apart(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ One of them halts, and the others land.  A task that dies with some of its ranges sent sends them again."""
     job = make_job(partitions=PARTITIONS)

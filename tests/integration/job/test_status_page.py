@@ -154,6 +154,7 @@ def test_the_halt_that_ends_a_job_is_its_last_event(make_job: MakeJob, spark: Sp
     assert problem["commands"]
 
 
+@pytest.mark.soak
 def test_dead_letters_of_a_topic_are_read_once(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
     topic = f"{job.topic}-dead"

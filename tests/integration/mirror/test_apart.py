@@ -128,6 +128,7 @@ def test_two_drivers_hand_over(job: Mirrored) -> None:
     job.check()
 
 
+@pytest.mark.soak
 def test_what_was_handed_over_is_committed_and_it_ends(make_bench: MakeBench) -> None:
     """With ``available_now``, and again with nothing to do; a hole below is read from Kafka."""
     bench = make_bench()

@@ -134,6 +134,7 @@ def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., M
     assert not job.catalog.table_exists(TABLE)
 
 
+@pytest.mark.soak
 def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession) -> None:
     """The others go on, and it lands from its first record."""
     job = make_job()
@@ -196,6 +197,7 @@ def held(job: Mirrored, name: str) -> int:
     return len(job.catalog.load_table(name).scan().to_arrow()) if job.catalog.table_exists(name) else 0
 
 
+@pytest.mark.soak
 def test_a_backlog_whose_records_gain_fields(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
     """A-5, A-6: in the middle of a range, and in another partition; every record is complete, older files stay."""
     job = make_job({"mirror.evolution": "add_columns", "mirror.interval_s": "1"})

@@ -67,6 +67,7 @@ def test_records_of_three_partitions_are_one_snapshot_a_commit(make_bench: MakeB
     assert [a.offset for a in complete.answers if a.partition == 2] == [None]
 
 
+@pytest.mark.soak
 def test_valid_through_is_the_least_of_the_largest_times(make_bench: MakeBench) -> None:
     bench = make_bench(partitions=2)
     coordinator = bench.coordinator()
@@ -99,6 +100,7 @@ def test_a_timestamp_of_no_year_stops_nobody(make_bench: MakeBench, year_in_us: 
     assert bench.summary()[VALID_THROUGH] == shown
 
 
+@pytest.mark.soak
 def test_an_idle_hour_makes_no_snapshot_and_a_later_record_lands(make_bench: MakeBench) -> None:
     """⚑ K-2, C-5, D20: offsets without records move the chain, or what follows would wait for ever."""
     bench = make_bench()
@@ -528,6 +530,7 @@ def test_a_table_that_was_made_again_halts(make_bench: MakeBench) -> None:
 # --- Kafka -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_a_control_topic_that_was_made_again(make_bench: MakeBench) -> None:
     """⚑ R-7, I-2: the group passed what nobody can read any more; it is read again from the topic, exactly."""
     bench = make_bench(partitions=2)
@@ -546,6 +549,7 @@ def test_a_control_topic_that_was_made_again(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_groups_that_expired(make_bench: MakeBench) -> None:
     """⚑ R-8, P-6: the tables are the floor, and what is pending lands once."""
     bench = make_bench(tables=("orders", "archive"))
@@ -609,6 +613,7 @@ def test_a_request_and_its_answers_are_one_transaction(make_bench: MakeBench) ->
         assert answered[partition, offset + 1].commit_id == request.commit_id
 
 
+@pytest.mark.soak
 def test_a_clock_that_is_set_back_does_not_delay_commits(make_bench: MakeBench) -> None:
     """⚑ The next commit waited until the clock had caught up: hours, if it was set back by hours."""
     bench = make_bench()

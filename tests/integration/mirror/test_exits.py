@@ -95,6 +95,7 @@ def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> No
         exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_a_table_that_was_rolled_back_to_before_the_mirror(make_bench: MakeBench) -> None:
     """⚑ Its history is whole, and says that no row of the mirror is left."""
     bench = make_bench()
@@ -112,6 +113,7 @@ def write(bench: Bench, number: int, name: str = "orders") -> None:
     table(bench, name).append(pa.table(row, schema=table(bench, name).schema().as_arrow()))
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_UNKNOWN")
 def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
     """⚑ They may be those that were rolled back."""
@@ -312,6 +314,7 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
     assert sorted(n for _, _, n in bench.landed()) == [1, 3, 4, 5]
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_GONE")
 def test_a_table_that_was_rolled_back_and_whose_snapshots_expired(make_bench: MakeBench) -> None:
     """⚑ Nobody can tell by the snapshots that are left, but the rows were counted."""
@@ -361,6 +364,7 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict
     assert bench.landed() - gone == wanted
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_made_again_while_a_coordinator_runs(make_bench: MakeBench) -> None:
     """⚑ With fewer partitions, too.  Whoever resolves this halt without another start gives up what was handed over and not committed."""
     bench = make_bench(partitions=2)
@@ -404,6 +408,7 @@ def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_RECORDS_GONE")
 def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) -> None:
     bench = make_bench()
@@ -512,6 +517,7 @@ def test_events_that_contradict_each_other(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_a_file_that_several_events_name_lands_once(make_bench: MakeBench) -> None:
     """⚑ Somebody else names our files under this sink's name, for other ranges, before and after their commit.  The
     coordinator failed in every round with KeyError, and the rows of a committed file landed twice.

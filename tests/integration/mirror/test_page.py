@@ -37,6 +37,7 @@ def complete(seen: dict[str, Any]) -> bool:
     return any(table["lag"] == 0 and table["snapshot"] for table in seen["mirror"]["tables"])
 
 
+@pytest.mark.soak
 def test_a_mirror_alone_is_watched_until_its_end(make_bench: MakeBench, spark: SparkSession) -> None:
     bench, page, port = make_bench(), free_port(), free_port()
     bench.produce([1, 2, 3])

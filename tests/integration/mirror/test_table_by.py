@@ -118,6 +118,7 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
     assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}
 
 
+@pytest.mark.soak
 def test_a_table_whose_commit_takes_long_holds_up_no_other(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ def doctor(bench: Bench) -> str:
     return CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())]).output
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_AGAIN")
 def test_back_to_the_connector_and_on_with_the_mirror(make_bench: MakeBench) -> None:
     """⚑ G-4: the connector went on where the mirror had stopped; the mirror's own offsets would land its records twice."""
@@ -242,6 +243,7 @@ def test_back_to_the_connector_and_on_with_the_mirror(make_bench: MakeBench) -> 
     lands_on(bench)
 
 
+@pytest.mark.soak
 def test_a_connector_that_was_started_again_by_mistake(make_bench: MakeBench) -> None:
     """G-4: it landed again what the mirror had landed."""
     bench = make_bench()

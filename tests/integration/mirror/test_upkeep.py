@@ -97,6 +97,7 @@ def test_clean_and_events_beside_a_mirror(make_bench: MakeBench, monkeypatch: py
         assert CliRunner().invoke(app, ["mirror", *wrong, "-c", str(bench.job_file())]).exit_code == 2
 
 
+@pytest.mark.soak
 def test_the_mirror_goes_on_after_expiry(make_bench: MakeBench) -> None:
     """⚑ By a coordinator that runs, and by a new one: no row twice, none lost.  What compaction replaced goes, too."""
     bench = make_bench()

@@ -118,6 +118,7 @@ def test_a_job_and_its_commands_need_no_more(make: Make, secured: SecuredKafka, 
     job.check()
 
 
+@pytest.mark.soak
 def test_a_group_that_is_not_allowed(make: Make, secured: SecuredKafka) -> None:
     """⚑ The client says so without an offset, at any time while it reads: `chsink verify` died of an assertion."""
     job = make({})
