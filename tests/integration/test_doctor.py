@@ -467,6 +467,7 @@ def test_a_range_in_doubt_of_a_topic_that_was_made_anew(bench: Bench) -> None:
     assert ["created again" in finding["sentence"] and "--lost" in finding["fix"] for finding in warned] == [True]
 
 
+@pytest.mark.soak
 def test_a_topic_with_fewer_partitions_than_are_recorded(bench: Bench) -> None:
     """A warning with a way out, and everything else is looked at."""
     bench.make_table()

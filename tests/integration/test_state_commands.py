@@ -184,7 +184,8 @@ def test_show_where_a_shard_is_gone(with_a_dead_shard: Job) -> None:
     assert record["tokens"].startswith("unknown: ClickHouse did not answer")
 
 
-@pytest.mark.parametrize("verdict", [pytest.param("--lost", marks=pytest.mark.soak), "--landed"])
+@pytest.mark.soak
+@pytest.mark.parametrize("verdict", ["--lost", "--landed"])
 @pytest.mark.exit_of("RESEND_NOT_COUNTED")
 def test_a_persons_word_holds_where_a_shard_is_gone(with_a_dead_shard: Job, verdict: str) -> None:
     result = run(with_a_dead_shard, "resolve", with_a_dead_shard.topic, "0", verdict, "--yes")
@@ -308,9 +309,8 @@ def test_rows_that_were_removed_by_hand_are_sent_again(
     job.check()
 
 
-@pytest.mark.parametrize(
-    "older_end", [pytest.param(0, marks=pytest.mark.soak), 10, pytest.param(25, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("older_end", [0, 10, 25])
 def test_resend_is_refused_while_rows_are_there_in_any_incarnation(
     doubtful: Job, spark: SparkSession, older_end: int
 ) -> None:

@@ -39,6 +39,7 @@ def test_each_record_is_in_both_tables_once() -> None:
     assert counts["fault killed at driver.after_after"], "a driver died between two lanes"
 
 
+@pytest.mark.soak
 def test_each_record_is_in_the_one_table_that_it_names() -> None:
     """⚑ While somebody changes ``table_by`` before every other start: between two tables, and between two rounds."""
     counts: Counter[str] = Counter()

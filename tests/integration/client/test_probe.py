@@ -324,6 +324,7 @@ def test_what_the_table_has_is_sent_again_to_feed_its_view(client: ClickHouseCli
     assert held(client, target, "_kafka_offset") == held(client, f"{target}_copy", "o") == [*range(10, 20)]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "by", ["tuple()", "_kafka_offset % 3", "toString(_kafka_offset)", "(_kafka_topic, _kafka_offset)"]
 )

@@ -58,6 +58,7 @@ def test_one_start_settles_what_it_can_and_names_all_others(doubtful: Job, spark
     doubtful.check()
 
 
+@pytest.mark.soak
 def test_a_batch_settles_what_it_can_and_names_all_others(doubtful: Job, spark: SparkSession) -> None:
     """As before, by a sink that was not started: the ranges in doubt meet its first batch."""
     with pytest.raises(HaltError) as halted:
@@ -86,6 +87,7 @@ def test_what_landed_beside_a_halt_of_a_task_is_not_sent_again(make_job: MakeJob
     assert len(job.landed()) == 15
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("RESEND_MAY_DOUBLE")
 def test_resend_names_all_rows_in_one_statement(doubtful: Job, spark: SparkSession) -> None:
     edit(doubtful, 3, life={"incarnation": 1, "older_end": 25})

@@ -84,24 +84,16 @@ def follow(job: Job, spark: SparkSession, cause: str) -> None:
     job.check()
 
 
-@pytest.mark.parametrize(
-    "cause",
-    [
-        pytest.param("no window", marks=pytest.mark.soak),
-        *(pytest.param(c, marks=pytest.mark.soak) for c in list(CAUSES)[:4]),
-        "no state",
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("cause", [*CAUSES])
 def test_a_person_does_what_the_messages_say(make_job: MakeJob, spark: SparkSession, cause: str) -> None:
     follow(make_job(partitions=len(THERE)), spark, cause)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("happen", "said"),
-    [
-        pytest.param(forgotten, {"CHS-317", "CHS-322", "CHS-321"}, marks=pytest.mark.soak),
-        (no_state, {"CHS-229", "CHS-330", "CHS-331"}),
-    ],
+    [(forgotten, {"CHS-317", "CHS-322", "CHS-321"}), (no_state, {"CHS-229", "CHS-330", "CHS-331"})],
 )
 def test_a_table_that_cannot_be_searched(
     make_job: MakeJob, spark: SparkSession, happen: Callable[[Job], None], said: set[str]

@@ -63,7 +63,8 @@ def test_what_the_crash_left_out_lands(make_job: MakeJob, spark: SparkSession, c
     job.check()
 
 
-@pytest.mark.parametrize("fate", ["on_bad_value", pytest.param("on_tombstone", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("fate", ["on_bad_value", "on_tombstone"])
 def test_skipped_records_are_no_reason_to_skip_others(make_job: MakeJob, spark: SparkSession, fate: str) -> None:
     """⚑ the first hole is a record that the job skips; the crash's own holes are not."""
     job = make_job(partitions=1, settings={f"errors.{fate}": "skip"})
@@ -91,17 +92,9 @@ def test_a_complete_table_with_skipped_records_is_not_read_again(make_job: MakeJ
     job.check(rows_of=fits)
 
 
-@pytest.mark.parametrize(
-    ("at", "kept"),
-    [
-        ("task.after_insert=fail@2", "table"),
-        pytest.param("task.after_dead_letters=fail", "topic", marks=pytest.mark.soak),
-        pytest.param("task.after_dead_letters=fail", "table", marks=pytest.mark.soak),
-        pytest.param("task.after_insert=fail@2", "topic", marks=pytest.mark.soak),
-        pytest.param("driver.before_after=fail", "table", marks=pytest.mark.soak),
-        pytest.param("driver.before_after=fail", "topic", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("kept", ["table", "topic"])
+@pytest.mark.parametrize("at", ["task.after_insert=fail@2", "task.after_dead_letters=fail", "driver.before_after=fail"])
 def test_dead_letters_explain_their_holes_and_are_there_once(
     make_job: MakeJob, services: Stack, spark: SparkSession, failpoints: Failpoints, at: str, kept: str
 ) -> None:

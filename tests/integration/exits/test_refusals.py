@@ -46,6 +46,7 @@ def done(result: Result) -> None:
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("NO_STATE")
 def test_a_sink_without_state(doubtful: Job) -> None:
     name, doubtful.name = doubtful.name, "another"

@@ -69,6 +69,7 @@ def test_negative_control_without_tokens_records_are_doubled(
     assert not job.verdict().lost
 
 
+@pytest.mark.soak
 def test_a_function_of_foreach_batch_settles_too(job: Job, spark: SparkSession, failpoints: Failpoints) -> None:
     crash(job, spark, failpoints, "driver.before_after")
     job.drain_foreach(spark)

@@ -48,6 +48,7 @@ def test_state_lost_beside_a_checkpoint_that_has_history(make_job: MakeJob, spar
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("REWOUND")
 def test_offsets_rewound(make_job: MakeJob, spark: SparkSession) -> None:
     """A query of one's own starts at the earliest offsets, not where the sink stands: halt, or skip when told so."""

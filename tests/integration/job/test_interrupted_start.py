@@ -37,12 +37,9 @@ conf = {{ "spark.ui.enabled" = "false" }}
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("at", "number"),
-    [
-        ("Setting default log level", signal.SIGTERM),
-        pytest.param("incubator modules", signal.SIGINT, marks=pytest.mark.soak),
-    ],
+    ("at", "number"), [("Setting default log level", signal.SIGTERM), ("incubator modules", signal.SIGINT)]
 )
 def test_no_traceback(kafka: EmbeddedKafka, topic: MakeTopic, tmp_path: Path, at: str, number: signal.Signals) -> None:
     """While Java starts, and while the started session waits for a ClickHouse that does not answer."""

@@ -46,7 +46,8 @@ def test_the_documented_grants_are_enough(
         job.check()
 
 
-@pytest.mark.parametrize("limit", [pytest.param("force_primary_key", marks=pytest.mark.soak), "max_rows_to_read"])
+@pytest.mark.soak
+@pytest.mark.parametrize("limit", ["force_primary_key", "max_rows_to_read"])
 def test_limits_of_the_profile_stop_nobody(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, services: Stack, tmp_path: Path, limit: str
 ) -> None:

@@ -258,6 +258,7 @@ def test_a_connector_that_was_started_again_by_mistake(make_bench: MakeBench) ->
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_RUNS")
 def test_a_connector_that_runs(make_bench: MakeBench) -> None:
     bench = make_bench()
