@@ -63,6 +63,8 @@ class Beginnings:
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
         self.topic_ids: dict[str, str] = {}
+        self.waiting = True
+        """Whether units may wait for a commit that the group, which may have been lost, does not tell of."""
 
     @property
     def left(self) -> frozenset[str]:
@@ -202,7 +204,15 @@ class Beginnings:
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
         lacking = {name: rows.get(name, "") for name in mine if places[name].link is None}
         holding = {name: row for name, row in lacking.items() if row}
-        decided = begin(topic_id, committed, places.values(), starting, rows=bool(holding), log_start=log_start)
+        decided = begin(
+            topic_id,
+            committed,
+            places.values(),
+            starting,
+            rows=bool(holding),
+            log_start=log_start,
+            waiting=self.waiting,
+        )
         if decided.halt is CommitHalt.ROWS_FOUND:
             raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))
         if decided.halt is CommitHalt.RECORDS_GONE:

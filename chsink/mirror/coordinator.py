@@ -160,6 +160,7 @@ class Coordinator:
             self._last_ms = self.clock.now_ms()
             if lost is not None:
                 self._commit_rest()
+        self._beginnings.waiting = False
         if lost is not None:
             if lost.why is not CommitHalt.CHOICE_CHANGED:
                 raise lost

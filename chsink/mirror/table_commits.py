@@ -5,8 +5,6 @@ Rules:
   and spec that were read with the chain.
 - An outcome is never assumed: unless the catalog says that a commit was applied, the table is read again and its chain
   decides.
-- A table that shared a topic (``table_by``) and left takes nothing of a topic-partition that has begun under the
-  present choice: its records are divided anew.
 - Another program may delete a handed-over file: its unit is dropped, and the range is read again.  The other units
   are committed at once: a last commit before a halt has no next round.
 """
@@ -74,8 +72,6 @@ class TableCommits:
                 self._log.warning("a table cannot be read", table=name, reason=reason)
                 break
             self._check_known(name, chain, at.assigned)
-            if not self._tables.targets[name].topics:  # it left
-                self._buffer.forget(name, [unit for unit in self.units(name) if unit.head.tp in at.assigned])
             plan = plan_commit(read.view, chain, self.units(name))
             if plan.halt is not None:
                 raise self._tables.halted(name, plan.halt, plan.because)

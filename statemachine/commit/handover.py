@@ -146,6 +146,7 @@ class TablePlace:
 class Standing:
     """What group and tables know of one topic-partition.  ``places`` holds one entry for each table of its routes.
     ``rows``: a table that does not know it holds rows of it.  ``log_start``: the first offset that Kafka still holds.
+    ``waiting``: units may wait for a commit, behind a group that was lost or set back.
     """
 
     topic_id: str
@@ -153,6 +154,7 @@ class Standing:
     places: tuple[TablePlace, ...]
     rows: bool = False
     log_start: int = 0
+    waiting: bool = False
 
     @property
     def links(self) -> tuple[Link | None, ...]:
@@ -226,8 +228,8 @@ START: tuple[Rule[Standing, Begin], ...] = (
     ),
     Rule(
         "CHOICE_CHANGED",
-        "`table_by` has changed, and a table that shares the topic lacks records that were handed over",
-        lambda x: x.uneven and any(p.changed or (p.joins and p.choice) for p in x.places if not p.left),
+        "`table_by` has changed, and a table that shares the topic may lack records that were handed over",
+        lambda x: (x.waiting or x.uneven) and any(p.changed or (p.joins and p.choice) for p in x.places if not p.left),
         CommitHalt.CHOICE_CHANGED,
         "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
     ),
@@ -274,11 +276,12 @@ def begin(
     *,
     rows: bool = False,
     log_start: int = 0,
+    waiting: bool = False,
 ) -> Beginning:
     """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; the rest is
     as in :class:`Standing`.
     """
-    standing = Standing(topic_id, committed, tuple(places), rows, log_start)
+    standing = Standing(topic_id, committed, tuple(places), rows, log_start, waiting)
     rule = first(START, standing)
     match rule.verdict:
         case CommitHalt() as halt:

@@ -58,6 +58,22 @@ def test_another_choice_waits_for_what_the_one_before_divided(places: list[Table
 
 
 @pytest.mark.parametrize(
+    ("places", "halts"),
+    [
+        ([TablePlace(HELD_OLD, NEW), TablePlace(HELD_OLD, NEW)], True),
+        ([TablePlace(HELD_OLD, NEW), JOINING], True),
+        ([TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, OLD)], False),
+        ([TablePlace(HELD_OLD, OLD), TablePlace(None, joins=True)], False),
+    ],
+)
+def test_another_choice_begins_once_nothing_waits(places: list[TablePlace], halts: bool) -> None:
+    """⚑ A group that was lost or set back does not tell what was handed over: a table that left would take its share of it
+    later, beside what was divided anew.
+    """
+    assert (begin("id", 8, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED) == halts
+
+
+@pytest.mark.parametrize(
     ("mine", "stored", "because"), [("", "", "NEXT"), (NEW, NEW, "NEXT"), (NEW, "", "NEXT"), ("", OLD, "OTHER_CHOICE")]
 )
 def test_a_worker_of_another_choice_is_refused(mine: str, stored: str, because: str) -> None:

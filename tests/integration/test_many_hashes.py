@@ -11,6 +11,8 @@ from chsink.notation.hash_functions import HASH_FUNCTIONS
 from chsink.sharding.keytypes import parse_key_type
 from tests.support.shard_engine import CASES, WEIGHTS, Engine, assigned, expression
 
+pytestmark = pytest.mark.soak
+
 VALUES = 1_000_000
 
 
