@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from chsink.mirror.events import DataWritten
 from chsink.statemachine.commit.chain import decode
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP
-from tests.mirror_sim.job import KEYS, every_partition
+from tests.mirror_sim.job import KEYS, every_partition, reference
 from tests.mirror_sim.oracle import chain_of
 from tests.mirror_sim.shared import ADDED, some_map
 from tests.sim.checkpoint import Checkpoint
@@ -203,9 +204,17 @@ def _change_spec(world: World) -> None:
 
 @event("table recreated", 0.015)
 def _recreate_table(world: World) -> None:
-    name = _table(world)
+    name, files = _table(world), world.catalog.files
     world.dropped.add(name)
-    world.held_by_dropped |= world.catalog.tables[name].held
+    world.lost_with_tables |= world.catalog.tables[name].held
+    world.lost_with_tables |= {
+        uid
+        for number in range(len(world.broker.logs))
+        for payload in world.broker.payloads(number, world.broker.logs[number].stable)
+        if isinstance(payload, DataWritten) and payload.table == reference(name)
+        for entry in payload.files
+        for uid in files.get(entry["file_path"], ())
+    }
     world.catalog.recreate(name)
     world.floors.pop(name, None)
     world.reasons.add("table recreated")

@@ -232,5 +232,5 @@ def _lacks_shared(world: World, tp: TopicPartition, topic_id: str) -> str:
     origins = {n: c.links[tp].origin for n in TABLES if (c := chain_of(world.catalog.tables[n])) and tp in c.links}
     again = (origins[name] for name in world.dropped & origins.keys())  # it joined, and began with the next records
     first = max(min(origins.values()), *again, 0)
-    lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held - world.held_by_dropped)
+    lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held - world.lost_with_tables)
     return f"no table has {lacks[:5]} of {tp}" if lacks else ""

@@ -100,8 +100,8 @@ class World:
         used |= set(TABLES) if shared else set()
         self.floors: dict[str, dict[TopicPartition, int]] = {}
         self.dropped = set[str]()
-        self.held_by_dropped = frozenset[int]()
-        """Nobody reads it again for a table that shared its topic."""
+        self.lost_with_tables = frozenset[int]()
+        """What a dropped table held, or was to hold: nobody reads it again for a table that shared its topic."""
         """By table, down to which offsets a backfill was asked for."""
         self.added_now = more.random() < 0.5
         self.sharings = {(t, self.routes.sharing(t).choice): self.routes.tables(t) for t in shared}
