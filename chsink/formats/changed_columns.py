@@ -8,7 +8,6 @@ or renamed is not found: its old name is recorded nowhere.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
@@ -20,7 +19,7 @@ from chsink.decode.columns import Column
 from chsink.formats.announced_columns import as_announced
 from chsink.formats.columns import ColumnRecords
 from chsink.formats.metadata import COLUMNS, Columns
-from chsink.formats.pipeline import digest_of, part_of
+from chsink.formats.pipeline import digest_of, digest_of_text, part_of
 from chsink.formats.records import Records
 from chsink.formats.table_by_decoder import ChosenRecords
 from chsink.ports import Decoder
@@ -98,5 +97,4 @@ def _text(column: Column) -> str:
 
 def _digest(columns: Sequence[str], timezone: str) -> str:
     """As :func:`digest_of` the part for these columns, whose texts are ready."""
-    text = f"[[{', '.join(columns)}], {json.dumps(timezone)}]"
-    return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+    return digest_of_text(f"[[{', '.join(columns)}], {json.dumps(timezone)}]")

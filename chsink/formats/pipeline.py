@@ -89,4 +89,9 @@ def part_of(fingerprint: str, name: str) -> str:
 
 def digest_of(value: object) -> str:
     """The digest of a JSON document, as it stands in a fingerprint."""
-    return hashlib.blake2b(json.dumps(value).encode(), digest_size=5).hexdigest()
+    return digest_of_text(json.dumps(value))
+
+
+def digest_of_text(document: str) -> str:
+    """The same of its text."""
+    return hashlib.blake2b(document.encode(), digest_size=5).hexdigest()

@@ -241,9 +241,8 @@ class Replay:
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
-        if there is not None and len(there) < len(record.doubt.only) and self._keeps_rows(key):
-            delete = _delete(key, there or record.doubt.only)
-            missing, letters = len(record.doubt.only) - len(there), len(record.doubt.only)
+        if missing := self._missing(key, record, there):
+            delete, letters = _delete(key, there or record.doubt.only), len(record.doubt.only)
             raise halts.REPLAY_ROWS_MISSING(
                 table=key.table, letters=letters, missing=missing, tp=key.topic_partition, delete=delete
             )
@@ -269,7 +268,7 @@ class Replay:
         """
         there = self._offsets_there(key, record)
         if self._is_landed(key, record):
-            if there is not None and len(there) < len(record.doubt.only) and self._keeps_rows(key):
+            if self._missing(key, record, there):
                 self._renew(key, record)
                 self._land(key, again=True)
         elif there:
@@ -298,9 +297,13 @@ class Replay:
                 there.update(rows_by_offset(reader, table, key.topic_partition, record.range, only))
         return dict(there)
 
-    def _keeps_rows(self, key: StateKey) -> bool:
-        """Whether a row that the table does not show never landed, or was removed by somebody."""
-        return all(shard.table.can_probe for shard in self.clickhouse.targets[key.topic_table].shards)
+    def _missing(self, key: StateKey, record: StateRecord, there: Mapping[int, int] | None) -> int:
+        """How many records of the list have no row, if ``there`` tells: then a row that the table does not show never
+        landed, or was removed by somebody.
+        """
+        if there is None or not all(s.table.can_probe for s in self.clickhouse.targets[key.topic_table].shards):
+            return 0
+        return len(record.doubt.only) - len(there)
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)

@@ -13,17 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.mirror_sim.campaign import RUNS
-from tests.sim.runs import parse_replay
+from tests.sim.runs import kept, parse_replay
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 STEPS = 50_000
-KEPT = [
-    line
-    for line in (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("#")
-]
+KEPT = kept(Path(__file__).parent / "regressions.txt")
 REACHED = 60
 """How many items this campaign must reach, of those that the one of ``make chaos`` must reach."""
 

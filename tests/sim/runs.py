@@ -9,6 +9,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from tests.sim.hub import Hub, Violation
@@ -158,3 +159,8 @@ def parse_replay(line: str) -> tuple[int, int, tuple[int, ...] | None]:
     keep = words["keep"]
     numbers = None if keep == "all" else () if keep == "none" else tuple(map(int, keep.split(",")))
     return int(words["seed"]), int(words["steps"]), numbers
+
+
+def kept(file: Path) -> list[str]:
+    """The lines of worlds that broke once."""
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]

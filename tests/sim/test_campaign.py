@@ -16,17 +16,13 @@ import pytest
 from tests.sim import lost
 from tests.sim.campaign import RUNS
 from tests.sim.oracle import INVARIANTS
-from tests.sim.runs import Failure, parse_replay
+from tests.sim.runs import Failure, kept, parse_replay
 from tests.sim.world import World
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-KEPT = [
-    line
-    for line in (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("#")
-]
+KEPT = kept(Path(__file__).parent / "regressions.txt")
 STEPS = 50_000
 REACHED = 140
 """How many items this campaign must reach, of those that a million steps must reach."""
