@@ -44,9 +44,18 @@ from pyiceberg.table.update import (
 
 from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, row_ranges, rows_until
-from chsink.mirror.sharing import decoded, encoded
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Snapshot, StoredShare, TableView, decode, encode
+from chsink.statemachine.commit.chain import (
+    Chain,
+    DamagedChain,
+    Link,
+    Sharing,
+    Snapshot,
+    StoredShare,
+    TableView,
+    decode,
+    encode,
+)
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -118,22 +127,19 @@ class PropertyKeys:
 
     def origins(self, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
         """The properties that hold origins.  Raises ``DamagedProperty``."""
-        found = {}
-        for name in properties:
-            if name.startswith(self._origins):
-                topic, _, number = name.removeprefix(self._origins).rpartition(".")
-                if not (topic and number.isdecimal()):
-                    raise DamagedProperty(name, "its name has no topic-partition")
-                found[name] = TopicPartition(topic, int(number))
-        return found
+        return _by_partition(self._origins, properties)
 
-    def share(self, topic: str) -> str:
-        """The property that says how the table shares a topic."""
-        return f"{self._shares}{topic}"
+    def share(self, tp: TopicPartition) -> str:
+        """The property that says how the table shares a topic-partition."""
+        return f"{self._shares}{tp.topic}.{tp.partition}"
 
-    def shares(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties that say how the table shares topics, by topic."""
-        return {k.removeprefix(self._shares): k for k in properties if k.startswith(self._shares)}
+    def shares(self, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
+        """The properties that say how the table shares topic-partitions.  Raises ``DamagedProperty``."""
+        return _by_partition(self._shares, properties)
+
+    def choice(self, choice: str) -> str:
+        """The property with the tables of a choice.  It is never changed: the choice is a digest of the tables, too."""
+        return f"chsink.choice.{self.branch}.{self.group}/{choice}"
 
     @property
     def _shares(self) -> str:
@@ -152,6 +158,18 @@ class PropertyKeys:
     def offsets(self) -> str:
         """The key, in the summary, of the next events to read by partition of the control topic."""
         return f"kafka.connect.offsets.{self.topic}.{self.group}"
+
+
+def _by_partition(prefix: str, properties: Mapping[str, str]) -> dict[str, TopicPartition]:
+    """The properties with this prefix, and the topic-partitions that their names end in."""
+    found = {}
+    for name in properties:
+        if name.startswith(prefix):
+            topic, _, number = name.removeprefix(prefix).rpartition(".")
+            if not (topic and number.isdecimal()):
+                raise DamagedProperty(name, "its name has no topic-partition")
+            found[name] = TopicPartition(topic, int(number))
+    return found
 
 
 def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
@@ -311,15 +329,17 @@ class MirrorTable:
     ) -> Committed:
         """Commit the chain in which these topic-partitions begin, their origins, and how the table shares others."""
         links = {self.keys.origin(tp): chain.links[tp] for tp in tps}
-        stored = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()} | self._shared(
-            read, shares
-        )
+        stored = {name: json.dumps([link.topic_id, link.origin]) for name, link in links.items()}
+        stored |= self._shared(shares)
         return self._commit(read, (SetPropertiesUpdate(updates=stored), self._property(chain)))
 
-    def _shared(self, read: TableRead, shares: Mapping[TopicPartition, StoredShare]) -> dict[str, str]:
-        """The properties that say so."""
-        after = {**read.view.shared, **shares}
-        return {self.keys.share(topic): encoded(after, topic) for topic in {tp.topic for tp in shares}}
+    def _shared(self, shares: Mapping[TopicPartition, StoredShare]) -> dict[str, str]:
+        """The properties that say so.  Each topic-partition has its own: a commit that the catalog applies late leaves
+        those alone that it does not name.
+        """
+        tables = {self.keys.choice(s.sharing.choice): json.dumps(sorted(s.sharing.tables)) for s in shares.values()}
+        since = {self.keys.share(tp): [s.sharing.choice, s.since, s.sequence] for tp, s in shares.items()}
+        return tables | {name: json.dumps(each) for name, each in since.items()}
 
     def decide(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
         """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
@@ -330,7 +350,7 @@ class MirrorTable:
             if tp in chain.links and share.since > chain.links[tp].until
         }
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
-        updates += (SetPropertiesUpdate(updates=self._shared(read, back)),) if back else ()
+        updates += (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
 
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
@@ -434,11 +454,13 @@ class MirrorTable:
         return self._commit(read, (SetPropertiesUpdate(updates={self.keys.backfill: json.dumps(found)}),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
-        found: dict[TopicPartition, StoredShare] = {}
-        for topic, name in self.keys.shares(properties).items():
+        found = {}
+        for name, tp in self.keys.shares(properties).items():
             try:
-                found |= decoded(topic, properties[name])
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                choice, since, sequence = json.loads(properties[name])
+                tables = json.loads(properties[self.keys.choice(choice)])
+                found[tp] = StoredShare(Sharing(choice, frozenset(tables)), int(since), int(sequence))
+            except (KeyError, TypeError, ValueError) as error:
                 raise DamagedProperty(name, f"damaged ({type(error).__name__}: {error})") from error
         return found
 

@@ -1,4 +1,4 @@
-"""Which table takes a record, how a table stores that it shares a topic, and what 300 tables hold in memory."""
+"""Which table takes a record, and what 300 tables hold in memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pytest
 from chsink.formats.table_by import Choice
 from chsink.mirror.choosing import Choosing
 from chsink.mirror.files import HELD_BYTES
-from chsink.mirror.sharing import decoded, encoded, sharing_of
+from chsink.mirror.sharing import sharing_of
 from chsink.mirror.worker import _relieve
-from chsink.statemachine.commit.chain import Sharing, StoredShare
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.commit.chain import Sharing
 
 ORDERS = Choice("field", "$.type", ("order",), ("order", "refund"))
 REFUNDS = Choice("field", "$.type", ("refund",))
@@ -98,13 +97,3 @@ def test_the_fingerprint_is_of_what_goes_where() -> None:
     assert one == sharing_of({"r": REFUNDS, "o": ORDERS}) and one.tables == {"o", "r"}
     assert one.choice != sharing_of({"o": REFUNDS, "r": ORDERS}).choice != sharing_of({"o": ORDERS}).choice
     assert sharing_of({}) == Sharing()
-
-
-def test_how_a_table_shares_survives_its_stored_form() -> None:
-    one, other = sharing_of({"o": ORDERS, "r": REFUNDS}), sharing_of({"o": ORDERS})
-    shares = {TopicPartition("t", 0): StoredShare(one, 4, 2), TopicPartition("t", 1): StoredShare(other, 0, 0)}
-    text = encoded({**shares, TopicPartition("u", 0): StoredShare(one, 1, 1)}, "t")
-
-    assert decoded("t", text) == shares
-    with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
-        decoded("t", '{"tables": {}, "partitions": {"0": ["x", 1, 1]}}')

@@ -20,9 +20,18 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from chsink.mirror.files import DataFiles, data_file, entry_of
-from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, MirrorTable, PropertyKeys, TableRead
+from chsink.mirror.tables import COMMIT_ID, VALID_THROUGH, DamagedProperty, MirrorTable, PropertyKeys, TableRead
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, DamagedChain, Link, Reading, read_chain, with_origin
+from chsink.statemachine.commit.chain import (
+    Chain,
+    DamagedChain,
+    Link,
+    Reading,
+    Sharing,
+    StoredShare,
+    read_chain,
+    with_origin,
+)
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
@@ -163,6 +172,27 @@ def test_a_damaged_origin_is_named(table: MirrorTable) -> None:
         changed.set_properties({table.keys.origin(TP): "5"})
     with pytest.raises(DamagedChain, match="origin of orders-0"):
         table.read()
+
+
+def test_a_share_that_is_stored_late_leaves_those_of_other_partitions(table: MirrorTable) -> None:
+    """Seed 357 of the simulator: one property for a whole topic lost what another commit had stored meanwhile."""
+    other, gone, both = TopicPartition("orders", 1), Sharing(), Sharing("both", frozenset({"shop.orders", "shop.rest"}))
+    begun = with_origin(BEGUN, other, "id", 0)
+    late = read(table)
+    assert table.begin(late, begun, [TP, other], {other: StoredShare(both, 4, 2)}).outcome is Outcome.APPLIED
+    assert table.begin(late, BEGUN, [TP], {TP: StoredShare(gone, 0, 0)}).outcome is Outcome.APPLIED
+
+    assert read(table).view.shared == {TP: StoredShare(gone, 0, 0), other: StoredShare(both, 4, 2)}
+
+
+@pytest.mark.parametrize(("name", "value"), [("share", "5"), ("share", '["never stored", 0, 0]'), ("choice", "5")])
+def test_a_damaged_share_is_named(table: MirrorTable, name: str, value: str) -> None:
+    table.begin(read(table), BEGUN, [TP], {TP: StoredShare(Sharing("a", frozenset({"shop.orders"})), 0, 0)})
+    with table.catalog.load_table(table.identifier).transaction() as changed:
+        changed.set_properties({table.keys.share(TP) if name == "share" else table.keys.choice("a"): value})
+    with pytest.raises(DamagedChain, match="damaged") as found:
+        table.read()
+    assert isinstance(found.value, DamagedProperty) and found.value.name == table.keys.share(TP)
 
 
 def test_a_stale_commit_is_refused_whatever_the_table_says(table: MirrorTable) -> None:
