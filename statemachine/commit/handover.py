@@ -220,18 +220,18 @@ START: tuple[Rule[Standing, Begin], ...] = (
         "halt: Kafka deleted the offsets between them before they were handed over",
     ),
     Rule(
-        "HALF_FRESH",
-        "the group does not know it, tables do, and none holds a record of it",
-        lambda x: x.committed is None and all(link.untouched for link in x.known),
-        Begin.KNOWN_ORIGIN,
-        "store the same origin in the other tables, then in the group",
-    ),
-    Rule(
         "CHOICE_CHANGED",
         "`table_by` has changed, and a table that shares the topic may lack records that were handed over",
         lambda x: (x.waiting or x.uneven) and any(p.changed or (p.joins and p.choice) for p in x.places if not p.left),
         CommitHalt.CHOICE_CHANGED,
         "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
+    ),
+    Rule(
+        "HALF_FRESH",
+        "the group does not know it, tables do, and none holds a record of it",
+        lambda x: x.committed is None and all(link.untouched for link in x.known),
+        Begin.KNOWN_ORIGIN,
+        "store the same origin in the other tables, then in the group",
     ),
     Rule(
         "JOINS",

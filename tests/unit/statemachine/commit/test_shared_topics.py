@@ -73,6 +73,14 @@ def test_another_choice_begins_once_nothing_waits(places: list[TablePlace], halt
     assert (begin("id", 8, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED) == halts
 
 
+def test_another_choice_waits_for_what_untouched_tables_do_not_tell_of() -> None:
+    """⚑ All that was handed over still waits, and the group was lost: an earlier coordinator may commit it later."""
+    places = [TablePlace(Link("id", 3, 3, OLD), NEW), JOINING]
+
+    assert begin("id", None, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED
+    assert begin("id", None, places, 2) == Beginning("HALF_FRESH", 3, 3)
+
+
 @pytest.mark.parametrize(
     ("mine", "stored", "because"), [("", "", "NEXT"), (NEW, NEW, "NEXT"), (NEW, "", "NEXT"), ("", OLD, "OTHER_CHOICE")]
 )
