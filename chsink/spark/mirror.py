@@ -223,7 +223,7 @@ class MirrorRun:
             raise stopped(error) from error
 
     def _started(self) -> StreamingQuery:
-        config, mirror = self._config, self._config.mirror
+        config, mirror = self._config.at_the_mirrors_pace(), self._config.mirror
         checkpoint = config.mirror_checkpoint()
         raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, None))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
@@ -234,7 +234,7 @@ class MirrorRun:
         self._loop.start(of_frame(stream), exact_reads)
         self._coordination.begin()
         writer = stream.writeStream.foreachBatch(self._land).option("checkpointLocation", checkpoint)
-        return triggered(writer, self._config).start()
+        return triggered(writer, config).start()
 
     def _starting_offsets(self) -> str:
         """Where the group is, used with a new checkpoint only."""
