@@ -20,7 +20,7 @@ BOUNDS: Final = {
     "names of public types that stand twice": 10,
     "imports in circles of folders": 0,
     "fields of the state record's core": 12,
-    "production lines": 61_330,
+    "production lines": 61_370,
 }
 
 
