@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 Answer = dict[str, Any]
+SPARK_COLUMNS = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
 """The settings that chsink uses too, so that no variant is faster because of them."""
 
@@ -171,15 +172,17 @@ def _iceberg(settings: Answer) -> Callable[[Answer], Answer]:
     builder = builder.config(catalog, "org.apache.iceberg.spark.SparkCatalog").config(f"{catalog}.type", "hadoop")
     spark = builder.config(f"{catalog}.warehouse", f"file://{settings['lake']}").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    columns = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 
     def land(command: Answer) -> Answer:
-        table = f"lake.{command['table']}"
-        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg")
+        table, shape = f"lake.{command['table']}", command.get("shape") or {}
+        columns, by = shape.get("columns") or SPARK_COLUMNS, shape.get("partitioned")
+        partitioned = f" PARTITIONED BY ({by}) TBLPROPERTIES ('write.distribution-mode'='none')" if by else ""
+        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg{partitioned}")
         began = time.perf_counter()
         stream = _stream(spark, settings["bootstrap"], command["topic"])
         parsed = stream.select(F.from_json(F.col("value").cast("string"), columns).alias("r")).select("r.*")
         writer = parsed.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+        writer = writer.option("fanout-enabled", str(bool(by)).lower())
         writer.option("checkpointLocation", command["checkpoint"]).toTable(table).awaitTermination()
         return {"seconds": time.perf_counter() - began}
 

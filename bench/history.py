@@ -26,6 +26,9 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
                 found |= _beside(figures["variants"], "speed (c) to", "c", ("a", "b", "b2"))
             case "mirror":
                 found |= _beside(figures["variants"], "mirror (m) to", "m", ("a", "p", "s"))
+                kinds = figures["kinds"]["kinds"]
+                found |= {f"mirror {name} (m) to (s), rows": figure["ratio"] for name, figure in kinds.items()}
+                found["mirror (cm) to (c), rows"] = figures["both"]["ratio"]
             case "shapes":
                 for name, figure in figures["shapes"].items():
                     found[f"shapes {name} (c) to (b2), rows"] = figure["rows_to_b2"]

@@ -130,12 +130,14 @@ class Measured:
         lake: Mapping[str, str] | None = None,
         mirrored: str = "",
         keep: Mapping[str, Any] | None = None,
+        shape: Mapping[str, str] | None = None,
     ) -> None:
         """Start draining the topic into the table: for the mirror, a table of the Iceberg catalog ``lake``; for both
-        sides, also into the Iceberg table ``mirrored``.  ``keep`` are the job's sections about bad values.
+        sides, also into the Iceberg table ``mirrored``.  ``keep`` are the job's sections about bad values, ``shape``
+        the columns and partitions of the table that Spark's own Iceberg sink makes.
         """
         command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets,
-                   "lake": lake, "mirrored": mirrored, "keep": keep}  # fmt: skip
+                   "lake": lake, "mirrored": mirrored, "keep": keep, "shape": shape}  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
@@ -152,12 +154,13 @@ class Measured:
         lake: Mapping[str, str] | None = None,
         mirrored: str = "",
         keep: Mapping[str, Any] | None = None,
+        shape: Mapping[str, str] | None = None,
     ) -> tuple[dict[str, Any], Usage]:
         """Drain once with a new checkpoint; the answer and what was used by whom."""
         checkpoint = self.place.checkpoint()
         with Watch(self.pid, self.place.services) as watch:
             sink = f"bench-{Path(checkpoint).name}"
-            self.begin(topic, table, checkpoint, sink=sink, lake=lake, mirrored=mirrored, keep=keep)
+            self.begin(topic, table, checkpoint, sink=sink, lake=lake, mirrored=mirrored, keep=keep, shape=shape)
             answer = self.result()
         return answer, watch.usage
 
