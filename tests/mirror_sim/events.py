@@ -182,15 +182,17 @@ def _roll_back(world: World) -> None:
         world.reasons.add("rolled back")
 
 
-@event("rolled back and expired", 0.02)
+@event("rolled back and expired", 0.06)
 def _roll_back_and_expire(world: World) -> None:
     """With a compaction between: what is left is newer than all that the mirror knows.  Not where nobody has counted."""
-    name, forget = _table(world), world.hub.random.random() < 0.5
-    text = world.catalog.tables[name].properties.get(KEYS.chain)
-    if text is not None and decode(text).rows is not None and world.catalog.roll_back(name):
-        world.catalog.foreign_append(name)
-        world.catalog.expire(name, forget=forget)
-        world.reasons.add("rolled back")
+    forget, catalog = world.hub.random.random() < 0.5, world.catalog
+    texts = {name: at.properties.get(KEYS.chain) for name, at in catalog.tables.items()}
+    for name in [name for name, text in texts.items() if text is not None and decode(text).rows is not None]:
+        if catalog.roll_back(name):
+            catalog.foreign_append(name)
+            catalog.expire(name, forget=forget)
+            world.reasons.add("rolled back")
+            return
 
 
 @event("partition spec changed", 0.1)

@@ -14,7 +14,7 @@ import pytest
 from chsink.errors.catalogue import CATALOGUE, from_wire
 from chsink.errors.entry import fields, halt
 from chsink.errors.families import HaltError
-from tests.support.parsed import parsed
+from tests.support.parsed import nodes
 
 CHECKOUT = Path(__file__).parents[3]
 ENTRY = halt("CHS-399", "{tp}: {count} records are gone", "restore {tp}", ok="{tp} is whole")
@@ -24,7 +24,7 @@ NOT_OF_THE_ENTRY = {"severity"}
 def calls() -> Iterator[tuple[str, str, set[str]]]:
     """Where an entry is made an error: place, entry, keywords.  ``found`` and ``passed`` take the entry as an argument."""
     for file in sorted((CHECKOUT / "chsink").rglob("*.py")):
-        for node in ast.walk(parsed(file)):
+        for node in nodes(file):
             if not isinstance(node, ast.Call):
                 continue
             for target in (node.func, *node.args):
@@ -53,7 +53,7 @@ def test_an_id_is_written_in_the_catalogue_only() -> None:
         f"{file.relative_to(CHECKOUT)}:{node.lineno}"
         for file in sorted((CHECKOUT / "chsink").rglob("*.py"))
         if not {"errors", "statemachine"} & set(file.relative_to(CHECKOUT).parts)
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"CHS-\d{3}", node.value)
     ]
     assert elsewhere == []

@@ -64,13 +64,24 @@ def test_another_choice_waits_for_what_the_one_before_divided(places: list[Table
         ([TablePlace(HELD_OLD, NEW), JOINING], True),
         ([TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, OLD)], False),
         ([TablePlace(HELD_OLD, OLD), TablePlace(None, joins=True)], False),
+        ([TablePlace(HELD_OLD, NEW), TablePlace(None, NEW, joins=True)], True),
+        ([TablePlace(HELD_OLD, left=True), TablePlace(None, NEW, joins=True)], True),
+        ([TablePlace(HELD_OLD, OLD), TablePlace(None, OLD, joins=True)], False),
     ],
 )
 def test_another_choice_begins_once_nothing_waits(places: list[TablePlace], halts: bool) -> None:
     """⚑ A group that was lost or set back does not tell what was handed over: a table that left would take its share of it
-    later, beside what was divided anew.
+    later, beside what was divided anew.  A table that was made again divides nothing anew.
     """
     assert (begin("id", 8, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED) == halts
+
+
+def test_another_choice_waits_for_what_untouched_tables_do_not_tell_of() -> None:
+    """⚑ All that was handed over still waits, and the group was lost: an earlier coordinator may commit it later."""
+    places = [TablePlace(Link("id", 3, 3, OLD), NEW), JOINING]
+
+    assert begin("id", None, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED
+    assert begin("id", None, places, 2) == Beginning("HALF_FRESH", 3, 3)
 
 
 @pytest.mark.parametrize(
