@@ -18,7 +18,8 @@ from confluent_kafka import Producer
 
 from bench import topic
 from bench.measured import Measured, Place
-from bench.speed import WrongRowsError
+from bench.processes import Watch
+from bench.speed import KINDS, WrongRowsError
 
 PARTITIONS = (4, 64, 512)
 GOALS_MS = {4: 120, 512: 600}
@@ -46,14 +47,14 @@ def _of(place: Place, sink: Measured, plain: Measured, partitions: int) -> dict[
     _send(place, name, partitions, range(BEFORE * partitions))
     for _ in ("warm-up", "counted"):
         runs[BEFORE] = _drain(place, sink, name, partitions, BEFORE)
-        _drain(place, plain, name, partitions, BEFORE)
+        few = _drain(place, plain, name, partitions, BEFORE)
     batches = BEFORE + BATCHES
     _send(place, name, partitions, range(BEFORE * partitions, batches * partitions))
     runs[batches] = _drain(place, sink, name, partitions, batches)
     beside = _drain(place, plain, name, partitions, batches)
     place.stack.kafka.delete_topic(name)
-    return {"partitions": partitions, "plain_ms": beside["batch_ms"], "load": os.getloadavg()[0],
-            **figures_of(runs[BEFORE], runs[batches])}  # fmt: skip
+    return {"partitions": partitions, "plain_ms": beside["batch_ms"], "plain_cpu_ms": _cpu_ms(few, beside),
+            "load": os.getloadavg()[0], **figures_of(runs[BEFORE], runs[batches])}  # fmt: skip
 
 
 def _send(place: Place, name: str, partitions: int, numbers: range) -> None:
@@ -69,8 +70,9 @@ def _drain(place: Place, process: Measured, name: str, partitions: int, batches:
     client = place.client()
     checkpoint, before = place.checkpoint(), place.statements(client)
     place.empty_table(client, name, deduplicated=process.variant == "c")
-    process.begin(name, name, checkpoint, sink=f"bench-{Path(checkpoint).name}", max_offsets=partitions)
-    answer = process.result()
+    with Watch(process.pid, place.services) as watch:
+        process.begin(name, name, checkpoint, sink=f"bench-{Path(checkpoint).name}", max_offsets=partitions)
+        answer = process.result()
     had = {kind: count - before[kind] for kind, count in place.statements(client).items()}
     if fault := topic.wrong(client, name, batches * partitions):
         raise WrongRowsError(fault)
@@ -83,8 +85,14 @@ def _drain(place: Place, process: Measured, name: str, partitions: int, batches:
         "batch_ms": statistics.fmean(step["triggerExecution"] for step in steps),
         "sink_ms": statistics.fmean(step["addBatch"] for step in steps),
         "phases_ms": {phase: 1000 * (answer.get("phases", {}).get(phase) or 0.0) / batches for phase in PHASES},
+        "cpu_ms": {kind: 1000 * cpu for kind, cpu in watch.usage.cpu_s.items()},
         "statements": {"driver": answer.get("statements", 0), **had, "pieces": answer.get("inserts", 0)},
     }
+
+
+def _cpu_ms(few: Mapping[str, Any], many: Mapping[str, Any]) -> dict[str, float]:
+    """CPU time of a batch by kind of process."""
+    return {kind: (many["cpu_ms"].get(kind, 0.0) - few["cpu_ms"].get(kind, 0.0)) / BATCHES for kind in KINDS}
 
 
 def figures_of(few: Mapping[str, Any], many: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,6 +104,7 @@ def figures_of(few: Mapping[str, Any], many: Mapping[str, Any]) -> dict[str, Any
         "fixed_ms": many["sink_ms"] - phases["insert"],
         "phases_ms": {**phases, "rest": many["sink_ms"] - sum(phases.values())},
         "spark_ms": many["batch_ms"] - many["sink_ms"],
+        "cpu_ms": _cpu_ms(few, many),
         "driver_statements": a_batch["driver"],
         "questions": a_batch["questions"],
         "inserts": a_batch["inserts"],
@@ -126,10 +135,16 @@ def _line(row: Mapping[str, Any]) -> str:
     )
 
 
+def _cpu_line(variant: str, by_kind: Mapping[str, float]) -> str:
+    kinds = ", ".join(f"{kind} {ms:.0f}" for kind, ms in by_kind.items())
+    return f"       ({variant}) CPU ms a batch: {sum(by_kind.values()):.0f} ({kinds})"
+
+
 def lines(figures: Mapping[str, Any]) -> list[str]:
     """For people."""
     out = ["overhead: means of batches with one record a partition, in ms"]
-    out += [f"  {_line(row)}" for row in figures["rows"]]
+    for row in figures["rows"]:
+        out += [f"  {_line(row)}", _cpu_line("c", row["cpu_ms"]), _cpu_line("bt", row["plain_cpu_ms"])]
     for partitions, goal in figures["goals"]["fixed_ms"].items():
         met = "met" if goal["met"] else "MISSED"
         out.append(f"  goal at {partitions} partitions: fixed < {goal['goal']} ms: {met}")

@@ -34,17 +34,19 @@ def counted(driver: int, questions: int, inserts: int, pieces: int) -> dict[str,
 
 def test_the_cost_of_a_batch_leaves_out_its_start_and_its_tasks() -> None:
     phases = {"plan": 20.0, "before": 30.0, "insert": 200.0, "after": 10.0}
-    few = {"statements": counted(50, 80, 40, 12)}
+    few = {"statements": counted(50, 80, 40, 12), "cpu_ms": {"jvm": 500.0}}
     many = {
         "batch_ms": 400.0,
         "sink_ms": 300.0,
         "phases_ms": phases,
         "statements": counted(110, 180, 100, 52),
+        "cpu_ms": {"jvm": 2500.0, "worker": 100.0},
     }
     row = overhead.figures_of(few, many)
     assert row["fixed_ms"] == 100
     assert row["phases_ms"] == {**phases, "rest": 40.0}
     assert row["spark_ms"] == 100
+    assert (row["cpu_ms"]["jvm"], row["cpu_ms"]["worker"], row["cpu_ms"]["kafka"]) == (200.0, 10.0, 0.0)
     assert (row["driver_statements"], row["questions"], row["inserts"], row["pieces"]) == (6.0, 10.0, 6.0, 4.0)
 
 
