@@ -17,6 +17,11 @@ Parts:
   shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
             flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
+  latency   1,000 records a second and the shortest trigger, with 64 and 512 partitions: from a record to its row
+  overhead  batches of one record a partition, with 4, 64 and 512 partitions: their fixed cost, and statements
+  endurance thousands of small batches in one job: the time and the memory of a batch, by tenth
+  settling  one large range that is settled after a crash, beside landing it
+  start     chsink run, from the command to the first row
 
 Examples:
   make bench                                                         everything at full size, half an hour or more
@@ -41,11 +46,29 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, routes, shapes, shards, speed, state
+from bench import (
+    dead_letters,
+    endurance,
+    formats,
+    latency,
+    memory,
+    mirror,
+    overhead,
+    recovery,
+    routes,
+    settling,
+    shapes,
+    shards,
+    speed,
+    start,
+    state,
+)
 from bench import history as history_file
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
@@ -53,10 +76,29 @@ from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 from chsink.jvm import jars
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "shapes", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 ROUTES_ROUNDS = 2
+START_ROUNDS = 3
+Measure = Callable[[Place, argparse.Namespace], dict[str, Any]]
+PARTS: Mapping[str, tuple[ModuleType, Measure]] = {
+    "speed": (speed, lambda place, a: speed.measure(place, a.records, a.rounds, a.block_rows)),
+    "state": (state, lambda place, _: state.measure(place)),
+    "memory": (memory, lambda place, a: memory.measure(place, a.large)),
+    "recovery": (recovery, lambda place, a: recovery.measure(place, a.recovery_records, a.crashes)),
+    "mirror": (mirror, lambda place, a: mirror.measure(place, _mirror_sizes(a))),
+    "dead_letters": (dead_letters, lambda place, a: dead_letters.measure(place, a.records, a.rounds)),
+    "shards": (shards, lambda place, a: shards.measure(place, a.records, a.rounds)),
+    "routes": (routes, lambda place, a: routes.measure(place, a.routes, min(a.rounds, ROUTES_ROUNDS))),
+    "shapes": (shapes, lambda place, a: shapes.measure(place, a.records, a.rounds, a.shape)),
+    "formats": (formats, lambda _, a: formats.measure(a.rounds)),
+    "latency": (latency, lambda place, a: latency.measure(place, a.latency_s)),
+    "overhead": (overhead, lambda place, _: overhead.measure(place)),
+    "endurance": (endurance, lambda place, a: endurance.measure(place, a.batches)),
+    "settling": (settling, lambda place, a: settling.measure(place, a.settled_records)),
+    "start": (start, lambda place, a: start.measure(place, min(a.rounds, START_ROUNDS))),
+}
+"""What each part is, and how it is run with the arguments."""
 
 
 def main() -> int:
@@ -75,9 +117,10 @@ def main() -> int:
         with Stack(folder / "services", clickhouse=1) as stack:
             place = Place(stack, folder, jars.spark_jars(), say)
             for part in wanted:
-                report[part] = _measure(part, place, arguments)
+                module, measure = PARTS[part]
+                report[part] = measure(place, arguments)
                 if not arguments.json:
-                    print("\n" + "\n".join(_lines(part, report[part])) + "\n", flush=True)
+                    print("\n" + "\n".join(module.lines(report[part])) + "\n", flush=True)
     except (WrongRowsError, MeasuredError, ChsinkError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -95,6 +138,11 @@ def main() -> int:
     return 0
 
 
+def _mirror_sizes(arguments: argparse.Namespace) -> mirror.MirrorSizes:
+    rounds, large = min(arguments.rounds, MIRROR_ROUNDS), arguments.large
+    return mirror.MirrorSizes(arguments.records, rounds, large, arguments.routes, arguments.commits)
+
+
 def _keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     """Hold the run against an earlier one, then add it to the history."""
     sizes = {
@@ -104,49 +152,6 @@ def _keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     if before := history_file.earlier(path, arguments.against):
         print("\n".join(history_file.compared(before, run)), file=sys.stderr)
     history_file.append(path, run)
-
-
-def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str, Any]:
-    match part:
-        case "speed":
-            return speed.measure(place, arguments.records, arguments.rounds, arguments.block_rows)
-        case "state":
-            return state.measure(place)
-        case "mirror":
-            rounds, large = min(arguments.rounds, MIRROR_ROUNDS), arguments.large
-            sizes = mirror.MirrorSizes(arguments.records, rounds, large, arguments.routes, arguments.commits)
-            return mirror.measure(place, sizes)
-        case "formats":
-            return formats.measure(arguments.rounds)
-        case "dead_letters":
-            return dead_letters.measure(place, arguments.records, arguments.rounds)
-        case "shards":
-            return shards.measure(place, arguments.records, arguments.rounds)
-        case "shapes":
-            return shapes.measure(place, arguments.records, arguments.rounds, arguments.shape)
-        case "routes":
-            return routes.measure(place, arguments.routes, min(arguments.rounds, ROUTES_ROUNDS))
-        case "memory":
-            return memory.measure(place, arguments.large)
-        case _:
-            return recovery.measure(place, arguments.recovery_records, arguments.crashes)
-
-
-def _lines(part: str, figures: dict[str, Any]) -> list[str]:
-    modules = {
-        "speed": speed,
-        "state": state,
-        "memory": memory,
-        "recovery": recovery,
-        "mirror": mirror,
-        "dead_letters": dead_letters,
-        "shards": shards,
-        "routes": routes,
-        "shapes": shapes,
-        "formats": formats,
-    }
-    lines: list[str] = modules[part].lines(figures)
-    return lines
 
 
 def _machine() -> dict[str, Any]:
@@ -192,6 +197,11 @@ def _arguments() -> argparse.Namespace:
     )
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
+    sizes.add_argument("--latency-s", type=_count, default=60,
+                       help="latency: seconds measured of each job (60)")  # fmt: skip
+    sizes.add_argument("--batches", type=_count, default=2_000, help="endurance: small batches (2,000)")
+    sizes.add_argument("--settled-records", type=_count, default=2_000_000,
+                       help="settling: records of the range (2,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")
     return parser.parse_args()
 

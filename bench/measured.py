@@ -60,6 +60,13 @@ class Place:
             answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         return next(int(line.split()[1]) for line in answer.splitlines() if line.startswith("Received:"))
 
+    def statements(self, client: Any) -> dict[str, int]:
+        """What ClickHouse had so far: questions, inserts (also into KeeperMap), and what inserts took in us."""
+        names = {"SelectQuery": "questions", "InsertQuery": "inserts", "InsertQueryTimeMicroseconds": "inserts_us"}
+        asked = f"SELECT event, value FROM system.events WHERE event IN {tuple(names)}"
+        had = {names[str(name)]: int(value) for name, value in client.query(asked).result_rows}
+        return {name: had.get(name, 0) for name in names.values()}
+
     def client(self) -> Any:
         """An official client of the server."""
         return clickhouse_connect.get_client(dsn=self.url, autogenerate_session_id=False)
@@ -90,7 +97,7 @@ class Measured:
         settings = {
             "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap,
             "jars": jars or place.jars, "lake": str(place.folder / "iceberg"),
-            "master": "local[2]", "block_rows": str(block_rows), "conf": _spark_conf(place.folder),
+            "master": "local[2]", "block_rows": str(block_rows), "conf": spark_conf(place.folder),
         }  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -142,6 +149,13 @@ class Measured:
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
 
+    def end(self) -> dict[str, Any]:
+        """End a job whose ``keep`` has a trigger with an interval; its result."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"end": True}) + "\n")
+        self._process.stdin.flush()
+        return self.result()
+
     def result(self) -> dict[str, Any]:
         """Wait for the end of the drain: ``seconds``, and what the variant knows of its own work."""
         return self._answer()
@@ -183,7 +197,7 @@ class Measured:
         return answer
 
 
-def _spark_conf(folder: Path) -> Mapping[str, str]:
+def spark_conf(folder: Path) -> Mapping[str, str]:
     """The same for all variants.
 
     Host and bind address go together: bound to the loopback only, the driver would still hand out the machine's
