@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
+from chsink.errors.counts import counted
 from chsink.status.model import SinkStatus
 from chsink.ui.picture import Picture
 
@@ -131,7 +132,7 @@ def _of_mirror(picture: Picture) -> str:
     if picture.mirror is None or picture.mirror.status is None:
         return ""
     behind = sum(table.lag for table in picture.mirror.status.tables)
-    return f" The mirror is {_count(behind, 'offset', 'offsets')} behind." if behind else ""
+    return f" The mirror is {counted(behind, 'offsets')} behind." if behind else ""
 
 
 def _ids(ids: Iterable[str]) -> str:
