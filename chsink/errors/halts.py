@@ -116,9 +116,10 @@ IN_DOUBT_LOST = halt(
 )
 PIPELINE_CHANGED = halt(
     "CHS-309",
-    "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
-    "undo the change, run the job until the range is settled, then make the change again; to keep the change, run "
-    "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
+    "{tp}: the pipeline has changed while a range is in doubt ({detail})",
+    "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job "
+    "until the range is settled, then make the change again; to keep the change, run `chsink state resolve {arguments} "
+    "--resend`, which names the rows to delete first",
 )
 CHOICE_CHANGED = halt(
     "CHS-309",

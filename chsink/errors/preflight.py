@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from chsink.errors.entry import altered, preflight
 
+_NEW = (
+    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement, "
+    "`chsink sql dead-letters` that of a table of dead letters) and grant SELECT and INSERT on it; or "
+)
 _DROPPED = (
-    "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
-    "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table}`, delete the rows of these records from the targets of its views, set kafka.starting_offsets = "
-    '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
-    "holds. Otherwise "
+    ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
+    "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table {table}`, "
+    'delete the rows of these records from the targets of its views, set kafka.starting_offsets = "earliest", and '
+    "start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
 )
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
@@ -24,18 +27,18 @@ TOPIC_MISSING = preflight(
 NO_TABLE = preflight(
     "CHS-202",
     "the table {table} does not exist at {url}, or this user cannot see it",
-    _DROPPED_OF_A_TOPIC + "create it on every shard and grant SELECT and INSERT on it, or correct the route",
+    _NEW + "correct the name in the job file" + _DROPPED_OF_A_TOPIC,
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
     "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
-    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or give the topic another table in a "
-    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
+    _NEW + "give the topic another table in a [[route]] of its own; or exclude the topic from topic_pattern with "
+    "(?!…)" + _DROPPED,
 )
 NO_TABLE_OF_VALUE = preflight(
     "CHS-202",
     "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
-    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or correct the name in the job file",
+    _NEW + "correct the name in the job file" + _DROPPED,
 )
 NO_TABLE_YET = preflight(
     "CHS-202",
@@ -132,11 +135,11 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
-    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
-    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
-    "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
-    "--lost to give up the missing rows; then run the ALTER",
+    "run ALTER TABLE {table} MODIFY SETTING {setting} = 10000. If the job has run before, first stop it and run "
+    "`chsink status`: if a partition of this table is at BEFORE, ClickHouse has forgotten its tokens, and it has to be "
+    "resolved before the ALTER: check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all "
+    "rows of the range are there; otherwise with --resend, after deleting those that are there (it names those that it "
+    "finds), or with --lost to give up the missing rows",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
