@@ -188,6 +188,12 @@ MIRROR_NO_COORDINATOR = unavailable(
     "start `chsink mirror coordinator` with the same job file, or read its log, then start again; nothing was handed "
     "over meanwhile",
 )
+MIRROR_NOT_FENCED = unavailable(
+    "CHS-722",
+    "Kafka opens no producer for {tps}: {reason}; the mirror commits the other topic-partitions meanwhile",
+    "look for the cause in the brokers' logs; the mirror tries again in each round, and lands the records that wait as "
+    "long as Kafka holds them",
+)
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",
     "the Schema Registry at {urls} does not answer: {reason}",

@@ -12,7 +12,7 @@ With ``table_by``, the group's offset also says by which choice the records befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -304,3 +304,9 @@ def begin(
             return Beginning(rule.name, group=standing.floor)
         case _:
             return Beginning(rule.name)
+
+
+def stays(topic_id: str, committed: int | None, places: Collection[TablePlace], *, log_start: int) -> bool:
+    """Whether a start would change nothing of a topic-partition, for whichever of its workers still run."""
+    settled = all(place.link is not None and not (place.left or place.joins or place.changed) for place in places)
+    return settled and begin(topic_id, committed, places, 0, log_start=log_start) == Beginning("KEPT")

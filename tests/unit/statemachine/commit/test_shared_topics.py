@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
-from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, hand_over
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, hand_over, stays
 from chsink.statemachine.commit.plan import plan_commit
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
@@ -122,3 +122,27 @@ def test_a_share_of_a_topic_partition_that_the_chain_does_not_know_is_no_link() 
     share = StoredShare(Sharing(NEW), 0, 0)
 
     assert read_chain(TableView("u", frozenset({0}), stored=Chain(), shared={TP: share})).chain == Chain()
+
+
+@pytest.mark.parametrize(
+    ("committed", "places", "log_start", "expected"),
+    [
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(replace(HELD_OLD, until=5), OLD)], 0, True),
+        (9, [TablePlace(Link("id", 0, 8))], 0, True),
+        (8, [TablePlace(Link("other", 0, 8))], 0, False),
+        (None, [TablePlace(Link("id", 0, 8))], 0, False),
+        (7, [TablePlace(Link("id", 0, 8))], 0, False),
+        (8, [TablePlace(Link("id", 0, 8))], 9, False),
+        (8, [TablePlace(Link("id", 0, 8)), TablePlace(None)], 0, False),
+        (8, [TablePlace(HELD_OLD, NEW)], 0, False),
+        (8, [TablePlace(HELD_OLD, NEW), JOINING], 0, False),
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, left=True)], 0, False),
+    ],
+)
+def test_which_topic_partition_may_wait_for_its_start(
+    committed: int | None, places: list[TablePlace], log_start: int, expected: bool
+) -> None:
+    """⚑ The others go on without it only where its start would change nothing: else older workers divide its records,
+    or hand over for tables that are to begin.
+    """
+    assert stays("id", committed, places, log_start=log_start) is expected
