@@ -12,6 +12,7 @@ Parts:
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
+  fan_out   the same records of one topic in one, two and four tables
   shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
             flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
@@ -43,7 +44,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, routes, shapes, shards, speed, state
+from bench import dead_letters, fan_out, formats, memory, mirror, recovery, routes, shapes, shards, speed, state
 from bench import history as history_file
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
@@ -51,7 +52,19 @@ from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 from chsink.jvm import jars
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "shapes", "formats")
+PARTS = (
+    "speed",
+    "state",
+    "memory",
+    "recovery",
+    "mirror",
+    "dead_letters",
+    "shards",
+    "routes",
+    "fan_out",
+    "shapes",
+    "formats",
+)
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 ROUTES_ROUNDS = 2
@@ -116,6 +129,8 @@ def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str
             return dead_letters.measure(place, arguments.records, arguments.rounds)
         case "shards":
             return shards.measure(place, arguments.records, arguments.rounds)
+        case "fan_out":
+            return fan_out.measure(place, arguments.records, arguments.rounds)
         case "shapes":
             return shapes.measure(place, arguments.records, arguments.rounds, arguments.shape)
         case "routes":
@@ -136,6 +151,7 @@ def _lines(part: str, figures: dict[str, Any]) -> list[str]:
         "dead_letters": dead_letters,
         "shards": shards,
         "routes": routes,
+        "fan_out": fan_out,
         "shapes": shapes,
         "formats": formats,
     }

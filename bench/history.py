@@ -34,6 +34,10 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
                 found |= {f"{part} {way}, rows": rate for way, rate in figures["rates"].items()}
             case "routes":
                 found["routes one topic to many, time"] = 1 / figures["ratio"]
+            case "fan_out":
+                found |= {
+                    f"fan_out one table to {n}, CPU": 1 / one["cpu_to_one"] for n, one in figures["tables"].items()
+                }
             case "formats":
                 found |= {f"formats {name} to json, CPU": figure["of_json"] for name, figure in figures.items()}
     return found
