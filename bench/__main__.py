@@ -14,6 +14,7 @@ Parts:
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
+  fan_out   the same records of one topic in one, two and four tables
   shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
             flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
@@ -55,6 +56,7 @@ from typing import Any
 from bench import (
     dead_letters,
     endurance,
+    fan_out,
     formats,
     latency,
     memory,
@@ -90,6 +92,7 @@ PARTS: Mapping[str, tuple[ModuleType, Measure]] = {
     "dead_letters": (dead_letters, lambda place, a: dead_letters.measure(place, a.records, a.rounds)),
     "shards": (shards, lambda place, a: shards.measure(place, a.records, a.rounds)),
     "routes": (routes, lambda place, a: routes.measure(place, a.routes, min(a.rounds, ROUTES_ROUNDS))),
+    "fan_out": (fan_out, lambda place, a: fan_out.measure(place, a.records, a.rounds)),
     "shapes": (shapes, lambda place, a: shapes.measure(place, a.records, a.rounds, a.shape)),
     "formats": (formats, lambda _, a: formats.measure(a.rounds)),
     "latency": (latency, lambda place, a: latency.measure(place, a.latency_s)),

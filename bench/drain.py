@@ -203,7 +203,8 @@ def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
     builder = SparkSession.builder.master(settings["master"]).config("spark.jars", settings["jars"])
     for name, value in {**BASELINE_CONF, **settings["conf"]}.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"]).getOrCreate()
+    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"])
+    spark = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", settings["block_bytes"]).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
 
     def land(command: Answer) -> Answer:

@@ -47,6 +47,10 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
             case "overhead":
                 for row in figures["rows"]:
                     found[f"overhead {row['partitions']} partitions (c) to (bt)"] = row["plain_ms"] / row["batch_ms"]
+            case "fan_out":
+                found |= {
+                    f"fan_out one table to {n}, CPU": 1 / one["cpu_to_one"] for n, one in figures["tables"].items()
+                }
             case "formats":
                 found |= {f"formats {name} to json, CPU": figure["of_json"] for name, figure in figures.items()}
             case _ if part in _TIMES:

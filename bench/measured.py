@@ -89,15 +89,23 @@ class Measured:
     """A started variant; ``with Measured(place, "c") as process: process.drain(topic, table)``."""
 
     def __init__(
-        self, place: Place, variant: str, *, block_rows: int = 300_000, python: str = sys.executable, jars: str = ""
+        self,
+        place: Place,
+        variant: str,
+        *,
+        block_rows: int = 300_000,
+        block_bytes: int = 64 << 20,
+        python: str = sys.executable,
+        jars: str = "",
     ) -> None:
-        """``python`` and ``jars`` are those of another Spark."""
+        """``block_rows``, ``block_bytes``: bounds of a baseline's batches.  ``python``, ``jars``: another Spark's."""
         self.place, self.variant = place, variant
         self._log = place.folder / f"process-{variant}.log"
         settings = {
             "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap,
             "jars": jars or place.jars, "lake": str(place.folder / "iceberg"),
-            "master": "local[2]", "block_rows": str(block_rows), "conf": spark_conf(place.folder),
+            "master": "local[2]", "conf": spark_conf(place.folder),
+            "block_rows": str(block_rows), "block_bytes": str(block_bytes),
         }  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

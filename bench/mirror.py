@@ -9,6 +9,7 @@ are checked before the next.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -80,8 +81,12 @@ def _in_turns(place: Place, records: int, rounds: int) -> dict[str, Any]:
     snapshots: list[int] = []
     with ExitStack() as stack:
         other = peer.ensure(place.say)
-        more: dict[str, dict[str, str]] = {"s": {"python": other.python, "jars": other.jars}}
-        processes = {v: stack.enter_context(Measured(place, v, block_rows=BLOCK, **more.get(v, {}))) for v in VARIANTS}
+        own, peers = (sys.executable, ""), {"s": (other.python, other.jars)}
+        processes = {
+            v: stack.enter_context(Measured(place, v, block_rows=BLOCK, python=python, jars=jars))
+            for v in VARIANTS
+            for python, jars in [peers.get(v, own)]
+        }
         for process in processes.values():
             process.session_s()
         for number in range(1 - WARM_UPS, rounds + 1):
