@@ -18,12 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType
 
 from chsink.batch.model import Ack
 from chsink.batch.roles import TaskBody
 from chsink.spark.input_end import to_the_end, worker_input
 
-ACK_SCHEMA: Final = "ack string"
+ACK_SCHEMA: Final = StructType([StructField("ack", StringType())])
+"""Not as text, which Spark's JVM would parse three times a batch."""
 PART: Final = "_chsink_part"
 """The column with the number of the source's partition that a row of an exact read comes from."""
 
