@@ -7,11 +7,14 @@ Parts:
   memory    peak memory of a worker: a batch of 1,000,000 records beside one of ten times as many
   recovery  from SIGKILL with ranges in doubt to new rows
   mirror    four ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
-            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
-            without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
+            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then (s) and (m)
+            into tables partitioned by day and by bucket(16), and of nested records; ClickHouse without and with a
+            mirror; hand-overs of 1 to 512 partitions; files by trigger; commits of 10 to 10,000 files; 1,000
+            commits to one table; 300 tables of one topic; memory
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
+  fan_out   the same records of one topic in one, two and four tables
   shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
             flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
@@ -24,7 +27,7 @@ Parts:
 Examples:
   make bench                                                         everything at full size, half an hour or more
   make bench ARGS="--only speed --records 200000 --rounds 1"         does it work at all
-  make bench ARGS="--only mirror"                                    about 10 minutes
+  make bench ARGS="--only mirror"                                    about 25 minutes
   make bench ARGS="--only shapes --shape wide --shape nested"        some of the shapes
   make bench ARGS="--history runs.jsonl --against 0660f03"           ratios beside those of an earlier run
   make bench ARGS="--only speed --json" > speed.json                 for machines; progress goes to standard error
@@ -53,6 +56,7 @@ from typing import Any
 from bench import (
     dead_letters,
     endurance,
+    fan_out,
     formats,
     latency,
     memory,
@@ -84,10 +88,11 @@ PARTS: Mapping[str, tuple[ModuleType, Measure]] = {
     "state": (state, lambda place, _: state.measure(place)),
     "memory": (memory, lambda place, a: memory.measure(place, a.large)),
     "recovery": (recovery, lambda place, a: recovery.measure(place, a.recovery_records, a.crashes)),
-    "mirror": (mirror, lambda place, a: mirror.measure(place, a.records, min(a.rounds, MIRROR_ROUNDS), a.large)),
+    "mirror": (mirror, lambda place, a: mirror.measure(place, _mirror_sizes(a))),
     "dead_letters": (dead_letters, lambda place, a: dead_letters.measure(place, a.records, a.rounds)),
     "shards": (shards, lambda place, a: shards.measure(place, a.records, a.rounds)),
     "routes": (routes, lambda place, a: routes.measure(place, a.routes, min(a.rounds, ROUTES_ROUNDS))),
+    "fan_out": (fan_out, lambda place, a: fan_out.measure(place, a.records, a.rounds)),
     "shapes": (shapes, lambda place, a: shapes.measure(place, a.records, a.rounds, a.shape)),
     "formats": (formats, lambda _, a: formats.measure(a.rounds)),
     "latency": (latency, lambda place, a: latency.measure(place, a.latency_s)),
@@ -136,9 +141,16 @@ def main() -> int:
     return 0
 
 
+def _mirror_sizes(arguments: argparse.Namespace) -> mirror.MirrorSizes:
+    rounds, large = min(arguments.rounds, MIRROR_ROUNDS), arguments.large
+    return mirror.MirrorSizes(arguments.records, rounds, large, arguments.routes, arguments.commits)
+
+
 def _keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     """Hold the run against an earlier one, then add it to the history."""
-    sizes = {name: getattr(arguments, name) for name in ("records", "rounds", "block_rows", "large", "routes")}
+    sizes = {
+        name: getattr(arguments, name) for name in ("records", "rounds", "block_rows", "large", "routes", "commits")
+    }
     run, path = history_file.run_of(report, sizes), Path(arguments.history)
     if before := history_file.earlier(path, arguments.against):
         print("\n".join(history_file.compared(before, run)), file=sys.stderr)
@@ -175,7 +187,9 @@ def _arguments() -> argparse.Namespace:
     sizes.add_argument(
         "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
     )
-    sizes.add_argument("--routes", type=_count, default=300, help="routes: topics, each with a table (300)")
+    sizes.add_argument("--routes", type=_count, default=300,
+                       help="routes: topics, each with a table; mirror: tables of one topic (300)")  # fmt: skip
+    sizes.add_argument("--commits", type=_count, default=1_000, help="mirror: commits to one table (1,000)")
     sizes.add_argument(
         "--shape",
         action="append",

@@ -26,6 +26,7 @@ PHASES = ("plan", "before", "insert", "settle", "after")
 END_POLL_S = 0.1
 LINES: queue.Queue[str] = queue.Queue()
 """Of the standard input."""
+SPARK_COLUMNS = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
 """The settings that chsink uses too, so that no variant is faster because of them."""
 
@@ -179,15 +180,17 @@ def _iceberg(settings: Answer) -> Callable[[Answer], Answer]:
     builder = builder.config(catalog, "org.apache.iceberg.spark.SparkCatalog").config(f"{catalog}.type", "hadoop")
     spark = builder.config(f"{catalog}.warehouse", f"file://{settings['lake']}").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    columns = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 
     def land(command: Answer) -> Answer:
-        table = f"lake.{command['table']}"
-        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg")
+        table, shape = f"lake.{command['table']}", command.get("shape") or {}
+        columns, by = shape.get("columns") or SPARK_COLUMNS, shape.get("partitioned")
+        partitioned = f" PARTITIONED BY ({by}) TBLPROPERTIES ('write.distribution-mode'='none')" if by else ""
+        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg{partitioned}")
         began = time.perf_counter()
         stream = _stream(spark, settings["bootstrap"], command["topic"])
         parsed = stream.select(F.from_json(F.col("value").cast("string"), columns).alias("r")).select("r.*")
         writer = parsed.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+        writer = writer.option("fanout-enabled", str(bool(by)).lower())
         writer.option("checkpointLocation", command["checkpoint"]).toTable(table).awaitTermination()
         return {"seconds": time.perf_counter() - began}
 
@@ -200,7 +203,8 @@ def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
     builder = SparkSession.builder.master(settings["master"]).config("spark.jars", settings["jars"])
     for name, value in {**BASELINE_CONF, **settings["conf"]}.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"]).getOrCreate()
+    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"])
+    spark = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", settings["block_bytes"]).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
 
     def land(command: Answer) -> Answer:

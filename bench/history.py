@@ -33,6 +33,9 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
                 found |= _beside(figures["variants"], "speed (c) to", "c", ("a", "b", "b2"))
             case "mirror":
                 found |= _beside(figures["variants"], "mirror (m) to", "m", ("a", "p", "s"))
+                kinds = figures["kinds"]["kinds"]
+                found |= {f"mirror {name} (m) to (s), rows": figure["ratio"] for name, figure in kinds.items()}
+                found["mirror (cm) to (c), rows"] = figures["both"]["ratio"]
             case "shapes":
                 for name, figure in figures["shapes"].items():
                     found[f"shapes {name} (c) to (b2), rows"] = figure["rows_to_b2"]
@@ -44,6 +47,10 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
             case "overhead":
                 for row in figures["rows"]:
                     found[f"overhead {row['partitions']} partitions (c) to (bt)"] = row["plain_ms"] / row["batch_ms"]
+            case "fan_out":
+                found |= {
+                    f"fan_out one table to {n}, CPU": 1 / one["cpu_to_one"] for n, one in figures["tables"].items()
+                }
             case "formats":
                 found |= {f"formats {name} to json, CPU": figure["of_json"] for name, figure in figures.items()}
             case _ if part in _TIMES:

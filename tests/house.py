@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.support.parsed import parsed
+
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("chsink", "statemachine")
 BOUNDS: Final = {
@@ -20,7 +22,7 @@ BOUNDS: Final = {
     "names of public types that stand twice": 10,
     "imports in circles of folders": 0,
     "fields of the state record's core": 12,
-    "production lines": 61_300,
+    "production lines": 61_370,
 }
 
 
@@ -29,7 +31,7 @@ def sources() -> list[tuple[Path, ast.Module]]:
     """Each file of production code, once: links are not followed."""
     every = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     own = [file for file in every if not any(folder.is_symlink() for folder in file.parents)]
-    return [(file.relative_to(ROOT), ast.parse(file.read_text(encoding="utf-8"))) for file in own]
+    return [(file.relative_to(ROOT), parsed(file)) for file in own]
 
 
 def room_of(file: Path) -> str:

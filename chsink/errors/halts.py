@@ -116,9 +116,10 @@ IN_DOUBT_LOST = halt(
 )
 PIPELINE_CHANGED = halt(
     "CHS-309",
-    "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
-    "undo the change, run the job until the range is settled, then make the change again; to keep the change, run "
-    "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
+    "{tp}: the pipeline has changed while a range is in doubt ({detail})",
+    "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job "
+    "until the range is settled, then make the change again; to keep the change, run `chsink state resolve {arguments} "
+    "--resend`, which names the rows to delete first",
 )
 CHOICE_CHANGED = halt(
     "CHS-309",
@@ -147,7 +148,7 @@ DEAD_LETTERS_GROUP = halt(
 )
 REPLAY_IN_DOUBT = halt(
     "CHS-336",
-    "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
+    "{tp}: an earlier `chsink dlq replay` of {letters:dead letters} at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
     "may settle what the others left; look in the table for rows of the offsets that it still names; then run `chsink "
@@ -157,20 +158,20 @@ REPLAY_IN_DOUBT = halt(
 )
 REPLAY_ROWS_THERE = preflight(
     "CHS-337",
-    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} already holds {rows} of their rows; "
+    "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
     "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
     "shard: {delete}; then run `chsink dlq replay --resend` again",
 )
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
-    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
+    "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} lacks the rows of {missing} of them: "
     "if these were recorded as landed, they would never land",
     "if some of their rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
-    "{tp}: a `chsink dlq replay` of {letters} dead letters into {table} is in doubt; if you reset the partition now, "
+    "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt; if you reset the partition now, "
     "their records may land twice",
     "stop the replay if it still runs, run `chsink dlq replay` to settle it, then run this command again",
 )
@@ -193,21 +194,21 @@ NOT_ROUTED = halt(
 )
 PIECE_INCOMPLETE = halt(
     "CHS-314",
-    "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
+    "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows:rows}, and its deduplication "
     "token may have been forgotten",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
-    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but shows {there} of "
+    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows:rows} as a duplicate, but shows {there} of "
     "them: the others were deleted, the server lost them, or a row policy hides them from this user",
     "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} --resend`, "
     "which names the rows to delete first, if any are left: the next start sends the range again under new tokens",
 )
 PIECE_STORED_AGAIN = halt(
     "CHS-314",
-    "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
+    "{tp} {offsets}: a piece of {rows:rows} was sent again, and shard {shard} of {table} now holds {there:rows} of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first (both copies)",
@@ -311,19 +312,19 @@ RESEND_NOT_READABLE = preflight(
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
+    "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {letters} dead letters of {ranges}: if the range is inserted again, they will be there twice",
+    "{table} holds {letters:dead letters} of {ranges}: if the range is inserted again, they will be there twice",
     "delete them on {url}, where dead letters are kept: {delete}; then run this command again before you start the "
     "job, because ClickHouse would drop them as duplicates",
 )
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
+    "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
     "older ones too, {where}: {delete}; then run this command again before you start the job, because ClickHouse "

@@ -63,7 +63,7 @@ PIECE_TOO_LATE = unavailable(
 )
 ANSWERS_MISSING = unavailable(
     "CHS-706",
-    "{answers} of {expected} tasks reported a result",
+    "{answers} of {expected:tasks} reported a result",
     "start again: the batch is in doubt, and chsink will settle it",
 )
 TOKEN_DOUBTFUL = unavailable(
@@ -188,6 +188,12 @@ MIRROR_NO_COORDINATOR = unavailable(
     "start `chsink mirror coordinator` with the same job file, or read its log, then start again; nothing was handed "
     "over meanwhile",
 )
+MIRROR_NOT_FENCED = unavailable(
+    "CHS-722",
+    "Kafka opens no producer for {tps}: {reason}; the mirror commits the other topic-partitions meanwhile",
+    "look for the cause in the brokers' logs; the mirror tries again in each round, and lands the records that wait as "
+    "long as Kafka holds them",
+)
 REGISTRY_UNAVAILABLE = unavailable(
     "CHS-730",
     "the Schema Registry at {urls} does not answer: {reason}",
@@ -213,7 +219,7 @@ DEAD_LETTERS_UNSENT = unavailable(
 )
 REPLAY_MARKS_UNSENT = unavailable(
     "CHS-735",
-    "{tp}: the records of {letters} dead letters have landed, but their replay marks could not be written to topic "
+    "{tp}: the records of {letters:dead letters} have landed, but their replay marks could not be written to topic "
     "{topic}: {reason}",
     "check the brokers and the WRITE right on the topic, then run `chsink dlq replay` again: no record lands twice",
 )

@@ -80,7 +80,7 @@ SAMPLE_UNKNOWN = preflight(
 )
 SAMPLE_ROWS = preflight(
     "CHS-509",
-    "{topic}: the sample would become {rows} rows of {table}, by shard: {shares}",
+    "{topic}: the sample would become {rows:rows} of {table}, by shard: {shares}",
     "if the shares surprise you, check clickhouse.shard_key and the weights",
 )
 SAMPLE_EMPTY = preflight(

@@ -8,6 +8,8 @@ Rules:
   divide them otherwise are refused from then on.  Then in tables that are new to the topic-partition, then in all.
 - A topic-partition whose log starts above the group's offset begins again: nobody can hand over what lies between,
   unless a worker has read it already.  So none is fenced that may have.
+- A topic-partition whose producer Kafka does not open waits, and the others go on, if its start would change nothing,
+  or nobody knows it yet.  Otherwise nothing starts.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from typing import TypeVar
 
-from chsink.mirror.control import Names
+from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
-from chsink.mirror.ports import GroupReader
+from chsink.mirror.ports import EventSender, GroupReader
+from chsink.mirror.refusals import refused
 from chsink.mirror.shared_topics import SharedTopics
 from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
-from chsink.statemachine.commit.handover import Beginning, TablePlace, begin
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, stays
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -33,11 +37,13 @@ COMMITS_FIRST = (CommitHalt.TOPIC_RECREATED, CommitHalt.RECORDS_GONE, CommitHalt
 """Halts of one topic-partition.  What was handed over is committed before: nobody can read it again, or nobody knows
 how its records were divided.
 """
+K = TypeVar("K")
 
 
 class Beginnings:
-    """``assigned``: the topic-partitions that have started.  ``found``: the topic-partitions that Kafka had at the last
-    check.  ``topic_ids``: each topic's id when it was first seen.
+    """``assigned``: the topic-partitions that have started, or are where a start would leave them.  ``found``: the
+    topic-partitions that Kafka had at the last check.  ``topic_ids``: each topic's id when it was first seen.
+    ``unfenced``: the topic-partitions that wait, and why: each :meth:`settle` tries them again.
 
     With ``at_latest``, a topic that neither the group nor a table knows begins at the ends of its logs; one of
     ``matched``, which a pattern may have found since, only if they know no topic at all.  ``added_now``: a table that
@@ -63,6 +69,9 @@ class Beginnings:
         self.assigned: tuple[TopicPartition, ...] = ()
         self.found: frozenset[TopicPartition] = frozenset()
         self.topic_ids: dict[str, str] = {}
+        self.unfenced: dict[TopicPartition, str] = {}
+        self._starting: dict[TopicPartition, int] = {}
+        self._earlier: list[str] | None = None
         self.waiting = True
         """Whether units may wait for a commit that the group, which may have been lost, does not tell of."""
 
@@ -84,7 +93,8 @@ class Beginnings:
         busy = set(self._under_way())  # asked after the starts: who begins now cannot read what is gone
         committed = group.committed(found)
         gone = {tp for tp, at in committed.items() if at is None or (at < starts[tp] and tp not in busy)}
-        new = [tp for tp in found if tp not in self.assigned or tp in gone]
+        new = [tp for tp in found if tp not in self.assigned or tp in gone or tp in self.unfenced]
+        self._fence_earlier()
         if not new:
             return
         ids = self._source.topic_ids(topics)
@@ -94,30 +104,74 @@ class Beginnings:
             known |= {tp.topic for name in self._tables.targets for tp in self._tables.read(name)[1].links}
             known |= self._matched if known else set()
             fresh |= self._source.log_ends([tp for tp in new if tp.topic not in known])
+        fresh |= {tp: at for tp, at in self._starting.items() if tp in fresh}
         known_ids = {topic: found_id or "" for topic, found_id in ids.items()}
         halted: dict[TopicPartition, Halted] = {}
+        self.unfenced, self._starting = {}, {}
         for at in range(0, len(new), TOGETHER):
-            halted |= self._begin(new[at : at + TOGETHER], known_ids, starts, fresh)
-        if not self.assigned:
-            self._fence_others(frozenset(topics))
-        self.assigned = tuple(tp for tp in found if tp not in halted)
+            halted |= self._begin(new[at : at + TOGETHER], group, known_ids, starts, fresh)
+            if not self.assigned and len(self.unfenced) == at + len(new[at : at + TOGETHER]):
+                raise ControlUnanswered(next(iter(self.unfenced.values())))
+        if self._earlier is None:
+            left = {tp for links in self._tables.links.values() for tp in links if tp.topic not in topics}
+            self._earlier = [
+                id_ for tp in sorted(left) for id_ in (self._names.worker_id(tp), self._names.reread_id(tp))
+            ]
+            self._fence_earlier()
+        self.assigned = tuple(tp for tp in found if tp not in halted and tp not in self._starting)
         for why in halted.values():
             raise why
         self.topic_ids = known_ids | self.topic_ids
 
-    def _fence_others(self, topics: Collection[str]) -> None:
+    def _fence_earlier(self) -> None:
         """Fence the workers of topics that tables know and no route names any more: a driver with earlier routes, that
         does not know yet that this one has taken its place, may still run some.
         """
-        left = {tp for links in self._tables.links.values() for tp in links if tp.topic not in topics}
-        ids = [id_ for tp in sorted(left) for id_ in (self._names.worker_id(tp), self._names.reread_id(tp))]
-        with self._pool() as pool:
-            for sender in pool.map(lambda id_: self._names.sender(id_, self._names.group), ids):
-                sender.close()
+        if self._earlier:
+            with ExitStack() as closing, self._pool() as pool:
+                _, failed = self._opened({id_: id_ for id_ in self._earlier}, pool, closing)
+            self._earlier = list(failed)
+
+    def _opened(
+        self, ids: Mapping[K, str], pool: Executor, closing: ExitStack
+    ) -> tuple[dict[K, EventSender], dict[K, ControlUnanswered]]:
+        """Open a producer of each id in parallel; also those that Kafka does not open."""
+        begun = {key: pool.submit(self._names.sender, id_, self._names.group) for key, id_ in ids.items()}
+        opened, failed = {}, {}
+        for key, each in begun.items():
+            try:
+                opened[key] = closing.enter_context(each.result())
+            except ControlUnanswered as error:
+                if refused(error, self._names):
+                    raise
+                failed[key] = error
+        return opened, failed
+
+    def _put_aside(
+        self,
+        failed: Mapping[TopicPartition, ControlUnanswered],
+        group: GroupReader,
+        ids: Mapping[str, str],
+        starts: Mapping[TopicPartition, int],
+        fresh: Mapping[TopicPartition, int],
+    ) -> None:
+        """Let these topic-partitions wait.  Raises ``Unanswered`` where others cannot go on before they start."""
+        committed, notes = group.committed(failed), group.notes(failed)
+        places = self._sharing.places(list(failed), self._tables.reads_of(list(failed)))
+        for tp, error in failed.items():
+            mine = places[tp].values()
+            if committed[tp] is None and all(place.link is None for place in mine):
+                self._starting[tp] = fresh[tp]
+            elif notes[tp] != self._sharing.choice_of(tp) or not stays(
+                ids[tp.topic], committed[tp], mine, log_start=starts[tp]
+            ):
+                raise error
+            self.unfenced[tp] = str(error)
 
     def _begin(
         self,
         tps: Sequence[TopicPartition],
+        group: GroupReader,
         ids: Mapping[str, str],
         starts: Mapping[TopicPartition, int],
         fresh: Mapping[TopicPartition, int],
@@ -126,8 +180,12 @@ class Beginnings:
         start at ``fresh``.  Returns the halts of ``COMMITS_FIRST``.
         """
         with ExitStack() as closing, self._pool() as pool:
-            opened = pool.map(lambda tp: self._names.sender(self._names.worker_id(tp), self._names.group), tps)
-            fenced = {tp: closing.enter_context(sender) for tp, sender in zip(tps, opened, strict=True)}
+            fenced, failed = self._opened({tp: self._names.worker_id(tp) for tp in tps}, pool, closing)
+            if failed:
+                self._put_aside(failed, group, ids, starts, fresh)
+            if not fenced:
+                return {}
+            tps = list(fenced)
             for tp, sender in fenced.items():
                 sender.note = self._sharing.choice_of(tp)
             committed, notes = fenced[tps[0]].committed(tps), fenced[tps[0]].notes(tps)
@@ -146,10 +204,10 @@ class Beginnings:
                         raise
                     halts[tp] = halted
 
-            def move(group: Mapping[TopicPartition, int]) -> None:
-                for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: at}) for tp, at in group.items()]:
+            def move(to: Mapping[TopicPartition, int]) -> None:
+                for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: at}) for tp, at in to.items()]:
                     sent.result()
-                fenced[tps[0]].committed(list(group))  # waits until other readers see these transactions
+                fenced[tps[0]].committed(list(to))  # waits until other readers see these transactions
 
             known = {tp: at for tp, at in committed.items() if tp in begun and at is not None}
             move({tp: at for tp, at in known.items() if notes[tp] != fenced[tp].note})

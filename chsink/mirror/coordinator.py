@@ -26,7 +26,7 @@ from time import monotonic
 import structlog
 
 from chsink import failpoints
-from chsink.errors import ChsinkError, HaltError, halts
+from chsink.errors import ChsinkError, HaltError, halts, services
 from chsink.errors.several import raise_all
 from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
@@ -165,7 +165,14 @@ class Coordinator:
             if lost.why is not CommitHalt.CHOICE_CHANGED:
                 raise lost
             self._beginnings.settle(self.group)
+        self._say_unfenced()
         self._check_ends()
+
+    def _say_unfenced(self) -> None:
+        if unfenced := self._beginnings.unfenced:
+            known = {"tps": ", ".join(map(str, sorted(unfenced))), "reason": next(iter(unfenced.values()))}
+            said = services.MIRROR_NOT_FENCED(**known)
+            self.log.warning("topic-partitions wait", id=said.id, reason=said.message, fix=said.hint)
 
     def _commit_rest(self) -> None:
         """Commit all handed-over records: those of a topic that was recreated or lost records cannot be read again.
@@ -213,6 +220,7 @@ class Coordinator:
             if halted.why in COMMITS_FIRST:
                 self._commit_rest()
             raise
+        self._say_unfenced()
 
     def behind(self) -> bool:
         """Whether a table lacks offsets that were handed over: the group passed them, or a unit brings them.  Ask once
@@ -331,7 +339,7 @@ class Coordinator:
         return written.own
 
     def _complete(self) -> bool:
-        if self._open is None:
+        if self._open is None or self._beginnings.unfenced:  # nobody knows what those that wait would hand over
             return False
         if all(self.positions[number] >= end for number, end in self._open.ends.items()):  # what lacks now is a hole
             return answered(self.assigned, self._open.answers, ())

@@ -77,13 +77,13 @@ class SharedTopics:
     def lacking(
         self, name: str, since: Mapping[TopicPartition, int], read: TableRead, chain: Chain
     ) -> dict[TopicPartition, StoredShare]:
-        """What the table has to store of these topic-partitions, all of which it knows: that it shares them, and
-        ``since`` when.
+        """What the table has to store of these topic-partitions, all of which it knows: how it shares them, and
+        ``since`` when.  A table that was away joins again behind what it holds, also under its earlier choice.
         """
         wanted = self._targets[name].sharing
         found: dict[TopicPartition, StoredShare] = {}
         for tp, at in since.items():
             mine, stored = wanted.get(tp.topic, _NOT), read.view.shared.get(tp)
-            if mine != (_NOT if stored is None else stored.sharing):
+            if mine != (_NOT if stored is None else stored.sharing) or at > chain.links[tp].until:
                 found[tp] = StoredShare(mine, at, chain.sequence)
         return found

@@ -19,7 +19,6 @@ from chsink.spark.java import JavaObject
 STREAMING = "org.apache.spark.sql.execution.streaming.runtime"
 SESSION_CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.adaptive.enabled": "false",
     # Arrow's own allocator takes 5 to 15 % more CPU time, and keeps 30 to 60 MB more of each worker
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",

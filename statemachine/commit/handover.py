@@ -12,7 +12,7 @@ With ``table_by``, the group's offset also says by which choice the records befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -179,6 +179,13 @@ class Standing:
         """Whether tables that share the topic lack records that were handed over."""
         return any(p.link is not None and p.link.until != self.reached for p in self.places if p.shares)
 
+    @property
+    def divided_anew(self) -> bool:
+        """Whether ``table_by`` has changed, for a table that knows the topic-partition or by replacing all that do."""
+        mine = [place for place in self.places if not place.left]
+        replaced = any(p.joins and p.choice for p in mine) and not any(p.shares for p in mine)
+        return replaced or any(p.changed for p in mine)
+
 
 class Begin(StrEnum):
     """What is stored before the first worker starts."""
@@ -220,18 +227,18 @@ START: tuple[Rule[Standing, Begin], ...] = (
         "halt: Kafka deleted the offsets between them before they were handed over",
     ),
     Rule(
+        "CHOICE_CHANGED",
+        "`table_by` has changed, and a table that shares the topic may lack records that were handed over",
+        lambda x: (x.waiting or x.uneven) and x.divided_anew,
+        CommitHalt.CHOICE_CHANGED,
+        "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
+    ),
+    Rule(
         "HALF_FRESH",
         "the group does not know it, tables do, and none holds a record of it",
         lambda x: x.committed is None and all(link.untouched for link in x.known),
         Begin.KNOWN_ORIGIN,
         "store the same origin in the other tables, then in the group",
-    ),
-    Rule(
-        "CHOICE_CHANGED",
-        "`table_by` has changed, and a table that shares the topic may lack records that were handed over",
-        lambda x: (x.waiting or x.uneven) and any(p.changed or (p.joins and p.choice) for p in x.places if not p.left),
-        CommitHalt.CHOICE_CHANGED,
-        "commit what was handed over; if records are still missing, halt: nobody knows how they were divided",
     ),
     Rule(
         "JOINS",
@@ -297,3 +304,9 @@ def begin(
             return Beginning(rule.name, group=standing.floor)
         case _:
             return Beginning(rule.name)
+
+
+def stays(topic_id: str, committed: int | None, places: Collection[TablePlace], *, log_start: int) -> bool:
+    """Whether a start would change nothing of a topic-partition, for whichever of its workers still run."""
+    settled = all(place.link is not None and not (place.left or place.joins or place.changed) for place in places)
+    return settled and begin(topic_id, committed, places, 0, log_start=log_start) == Beginning("KEPT")

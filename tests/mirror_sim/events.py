@@ -176,21 +176,23 @@ def _delete_files(world: World) -> None:
     world.reasons.add("files deleted")
 
 
-@event("rolled back", 0.03)
+@event("rolled back", 0.06)
 def _roll_back(world: World) -> None:
     if world.catalog.roll_back(_table(world)):
         world.reasons.add("rolled back")
 
 
-@event("rolled back and expired", 0.02)
+@event("rolled back and expired", 0.06)
 def _roll_back_and_expire(world: World) -> None:
     """With a compaction between: what is left is newer than all that the mirror knows.  Not where nobody has counted."""
-    name, forget = _table(world), world.hub.random.random() < 0.5
-    text = world.catalog.tables[name].properties.get(KEYS.chain)
-    if text is not None and decode(text).rows is not None and world.catalog.roll_back(name):
-        world.catalog.foreign_append(name)
-        world.catalog.expire(name, forget=forget)
-        world.reasons.add("rolled back")
+    forget, catalog = world.hub.random.random() < 0.5, world.catalog
+    texts = {name: at.properties.get(KEYS.chain) for name, at in catalog.tables.items()}
+    for name in [name for name, text in texts.items() if text is not None and decode(text).rows is not None]:
+        if catalog.roll_back(name):
+            catalog.foreign_append(name)
+            catalog.expire(name, forget=forget)
+            world.reasons.add("rolled back")
+            return
 
 
 @event("partition spec changed", 0.1)
@@ -202,7 +204,7 @@ def _change_spec(world: World) -> None:
         world.reasons.add("partition spec removed")
 
 
-@event("table recreated", 0.015)
+@event("table recreated", 0.04)
 def _recreate_table(world: World) -> None:
     name, files = _table(world), world.catalog.files
     world.dropped.add(name)
@@ -265,20 +267,27 @@ def _backfill(world: World) -> None:
     names = sorted({name for tables in world.routes.whole.values() for name in tables})
     if not names:
         return
-    name = world.hub.random.choice(names)
-    table = world.catalog.tables[name]
-    chain = chain_of(table)
-    links = {} if chain is None else chain.links
-    tps = [tp for tp in every_partition(world) if tp in links and world.kafka.log(tp).start < links[tp].origin]
-    tps = [tp for tp in tps if links[tp].topic_id == world.kafka.topics[tp.topic].id]
-    if tps:
-        world.floors[name] = {**world.floors.get(name, {}), **{tp: world.kafka.log(tp).start for tp in tps}}
-        text = json.dumps({
-            t: {str(tp.partition): at for tp, at in world.floors[name].items() if tp.topic == t}
-            for t in sorted({tp.topic for tp in world.floors[name]})
-        })  # fmt: skip
-        world.catalog.tables[name] = replace(table, properties={**table.properties, KEYS.backfill: text})
-        world.hub.counts["outcome backfill asked"] += 1
+    first = names.index(world.hub.random.choice(names))
+    for name in names[first:] + names[:first]:
+        table = world.catalog.tables[name]
+        chain = chain_of(table)
+        links = {} if chain is None else chain.links
+        tps = [tp for tp in every_partition(world) if tp in links and world.kafka.log(tp).start < links[tp].origin]
+        tps = [tp for tp in tps if links[tp].topic_id == world.kafka.topics[tp.topic].id]
+        if tps:
+            _ask_from(world, name, {tp: world.kafka.log(tp).start for tp in tps})
+            return
+
+
+def _ask_from(world: World, name: str, starts: Mapping[TopicPartition, int]) -> None:
+    table, floors = world.catalog.tables[name], {**world.floors.get(name, {}), **starts}
+    world.floors[name] = floors
+    text = json.dumps({
+        t: {str(tp.partition): at for tp, at in floors.items() if tp.topic == t}
+        for t in sorted({tp.topic for tp in floors})
+    })  # fmt: skip
+    world.catalog.tables[name] = replace(table, properties={**table.properties, KEYS.backfill: text})
+    world.hub.counts["outcome backfill asked"] += 1
 
 
 # --- topics and checkpoints ------------------------------------------------------------------------------------------

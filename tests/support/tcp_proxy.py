@@ -21,6 +21,7 @@ class TcpFault(StrEnum):
     PAUSE = "pause"
     PARTITION = "partition"
     DROP_ANSWER = "drop answer"
+    WITHHOLD = "withhold"
 
 
 class TcpProxy:
@@ -35,6 +36,7 @@ class TcpProxy:
         self._flowing.set()
         self._partitioned = False
         self._dropped_match: bytes | None = None
+        self._withheld: bytes | None = None
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._server = socketserver.ThreadingTCPServer((LOCALHOST, 0), self._serve)  # type: ignore[arg-type]
         self._server.daemon_threads = True
@@ -62,12 +64,16 @@ class TcpProxy:
         """Pass the next request that contains ``match``, lose its answer and close the connection."""
         self._dropped_match = match
 
+    def withhold(self, match: bytes) -> None:
+        """Lose all requests that contain ``match``, until :meth:`heal`."""
+        self._withheld = match
+
     def heal(self) -> None:
-        """End pause and partition."""
+        """End pause and partition; lose no more requests."""
         if self._partitioned:
             self._partitioned = False
             self.cut()
-        self._dropped_match = None
+        self._dropped_match = self._withheld = None
         self._flowing.set()
 
     def __enter__(self) -> Self:
@@ -116,6 +122,8 @@ class TcpProxy:
                     self._flowing.wait()
                 if self._partitioned:
                     self.fired[TcpFault.PARTITION] += 1
+                elif requests and self._withheld and self._withheld in data:
+                    self.fired[TcpFault.WITHHOLD] += 1
                 elif not requests and doomed.is_set():
                     self.fired[TcpFault.DROP_ANSWER] += 1
                     break

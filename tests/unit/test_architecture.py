@@ -7,14 +7,14 @@ know each other; ``batch`` lands micro-batches by ports only; landers (``clickho
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.parsed import parsed
+from tests.support.parsed import nodes, parsed
 
 CHECKOUT = Path(__file__).parents[2]
 MAX_LINES = 50
@@ -242,10 +242,10 @@ def sources(room: str) -> list[Path]:
     return found
 
 
-def imports(file: Path) -> Iterator[Import]:
-    tree = parsed(file)
-    top = {id(node) for node in tree.body}
-    for node in ast.walk(tree):
+@cache
+def imports(file: Path) -> Sequence[Import]:
+    found, top = [], {id(node) for node in parsed(file).body}
+    for node in nodes(file):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -254,10 +254,11 @@ def imports(file: Path) -> Iterator[Import]:
             names = [f"chsink.statemachine.{node.module}" if node.level else node.module]
         else:
             continue
-        for name in names:
-            yield Import(file, name, id(node) in top)
+        found += [Import(file, name, id(node) in top) for name in names]
+    return found
 
 
+@cache
 def module_of(file: Path) -> str:
     parts = file.relative_to(CHECKOUT).with_suffix("").parts
     return ".".join(("chsink", *parts) if file.is_relative_to(CORE) else parts)
@@ -295,7 +296,7 @@ def test_the_core_does_nothing_but_compute() -> None:
     calls = [
         (file.name, node.func.id)
         for file in sources("statemachine")
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert calls
@@ -359,7 +360,7 @@ def test_a_function_fits_on_a_screen() -> None:
         f"{file.relative_to(CHECKOUT)}: {node.name}": node.end_lineno - node.lineno + 1
         for package in ("chsink", "statemachine")
         for file in sources(package)
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
     }
     assert {name: lines for name, lines in long.items() if lines > MAX_LINES} == {}
@@ -379,7 +380,7 @@ def test_no_module_imports_itself_through_others() -> None:
     known = modules()
     graph: dict[str, set[str]] = {name: set() for name in known}
     for name, file in known.items():
-        for node in ast.walk(parsed(file)):
+        for node in nodes(file):
             if isinstance(node, ast.Import):
                 graph[name].update(alias.name for alias in node.names if alias.name in known)
             elif isinstance(node, ast.ImportFrom) and node.module in known:
@@ -412,7 +413,7 @@ def test_the_protocol_never_reads_the_tally() -> None:
     reading = {
         name
         for name, file in modules().items()
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.Attribute) and node.attr == "tally"
     }
     assert reading == READ_THE_TALLY

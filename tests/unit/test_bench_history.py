@@ -19,7 +19,11 @@ def test_ratios_are_of_rows_and_of_cpu_and_larger_is_better() -> None:
     report = {
         "machine": MACHINE,
         "speed": SPEED,
-        "mirror": {"variants": variants(p=(400, 3.0), m=(300, 4.0))},
+        "mirror": {
+            "variants": variants(p=(400, 3.0), m=(300, 4.0)),
+            "kinds": {"kinds": {"bucket": {"ratio": 1.5}}},
+            "both": {"ratio": 0.75},
+        },
         "shards": {"rates": {"four": 0.8}},
         "shapes": {"shapes": {"wide": {"rows_to_b2": 1.5, "cpu_to_b2": 1.25}}},
         "formats": {"avro": {"of_json": 3.0}},
@@ -39,6 +43,8 @@ def test_ratios_are_of_rows_and_of_cpu_and_larger_is_better() -> None:
         "speed (c) to (b2), CPU": 1.0,
         "mirror (m) to (p), rows": 0.75,
         "mirror (m) to (p), CPU": 0.75,
+        "mirror bucket (m) to (s), rows": 1.5,
+        "mirror (cm) to (c), rows": 0.75,
         "shards four, rows": 0.8,
         "shapes wide (c) to (b2), rows": 1.5,
         "shapes wide (c) to (b2), CPU": 1.25,

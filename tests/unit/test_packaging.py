@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.parsed import parsed
+from tests.support.parsed import nodes
 
 CHECKOUT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -52,7 +52,7 @@ EXTRAS = {
 def imported() -> Iterator[tuple[str, str]]:
     """(file, top-level module) of every import that is neither ours nor the standard library's."""
     for file in [*(CHECKOUT / "chsink").rglob("*.py"), *(CHECKOUT / "statemachine").rglob("*.py")]:
-        for node in ast.walk(parsed(file)):
+        for node in nodes(file):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 names = [node.module]

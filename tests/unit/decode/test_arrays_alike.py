@@ -19,6 +19,7 @@ from tests.unit.decode.test_alike import (
     ODD_NUMBERS,
     ODD_TEXTS,
     ODD_VALUES,
+    THIRDS,
     check,
     odd,
     outcomes,
@@ -111,8 +112,9 @@ def test_what_is_read_at_once_is_what_the_reference_gives(some: list[bytes]) -> 
     check(FIELDS, some, [record(GOOD)])
 
 
+@pytest.mark.parametrize("third", THIRDS)
 @pytest.mark.parametrize("name", ["t", "i", "n", "o", "j", "f", "d", "w"])
-def test_every_odd_value_in_every_array(name: str) -> None:
+def test_every_odd_value_in_every_array(name: str, third: int) -> None:
     elements = [*ODD_NUMBERS, *ODD_TEXTS, *ODD_VALUES, '{"x":1}', '{"k":1,"k":2}', '{"k":1},', "1,2", '"a","b"']
     around = [
         "[{}]",
@@ -135,13 +137,13 @@ def test_every_odd_value_in_every_array(name: str) -> None:
         "[ {}]",
         "[{} ]",
     ]
-    texts = [record({**GOOD, name: one.format(odd, odd)}) for one, odd in itertools.product(around, elements)]
+    texts = [record({**GOOD, name: one.format(odd, odd)}) for one, odd in itertools.product(around, elements[third::3])]
     good = record(GOOD)
     reference = ExactDecoder(FIELDS)
     fitting = [text for text in texts if reference.fit(text) is not None]
     taken = sum(check(FIELDS, [good, *fitting[at : at + 100]], [good]) - 1 for at in range(0, len(fitting), 100))
-    assert taken > 0, "some of them are read at once"
-    others = [text for text in texts if text not in set(fitting)]
+    assert taken > 0 or third, "some of them are read at once"
+    others = sorted({*texts} - {*fitting})
     for at in range(0, len(others), 100):
         check(FIELDS, [good, *others[at : at + 100], good], [good])
 

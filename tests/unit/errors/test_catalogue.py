@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from chsink.errors.catalogue import CATALOGUE, from_wire
-from chsink.errors.entry import fields, halt
+from chsink.errors.counts import counted
+from chsink.errors.entry import fields, halt, preflight
 from chsink.errors.families import HaltError
-from tests.support.parsed import parsed
+from chsink.findings import passed
+from tests.support.parsed import nodes
 
 CHECKOUT = Path(__file__).parents[3]
 ENTRY = halt("CHS-399", "{tp}: {count} records are gone", "restore {tp}", ok="{tp} is whole")
@@ -24,7 +26,7 @@ NOT_OF_THE_ENTRY = {"severity"}
 def calls() -> Iterator[tuple[str, str, set[str]]]:
     """Where an entry is made an error: place, entry, keywords.  ``found`` and ``passed`` take the entry as an argument."""
     for file in sorted((CHECKOUT / "chsink").rglob("*.py")):
-        for node in ast.walk(parsed(file)):
+        for node in nodes(file):
             if not isinstance(node, ast.Call):
                 continue
             for target in (node.func, *node.args):
@@ -47,13 +49,25 @@ def test_every_raise_site_gives_the_parameters_of_its_entry() -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [("0", "0 dead letters"), ("1", "1 dead letter"), ("11", "11 dead letters"), (1, "1 dead letter")],
+)
+def test_what_is_counted_has_its_noun(number: object, said: str) -> None:
+    entry = preflight("CHS-299", "{table} holds {count:dead letters}", "delete {count}", ok="{count:dead letters}")
+    error = entry(table="d.t", count=number)
+    assert (error.message, error.hint) == (f"d.t holds {said}", f"delete {number}")
+    assert passed(entry, count=number).sentence == said
+    assert counted(1_000, "dead letters") == "1,000 dead letters"
+
+
 def test_an_id_is_written_in_the_catalogue_only() -> None:
     """Besides the core's ``Halt``, whose values are ids: the core knows nothing of chsink."""
     elsewhere = [
         f"{file.relative_to(CHECKOUT)}:{node.lineno}"
         for file in sorted((CHECKOUT / "chsink").rglob("*.py"))
         if not {"errors", "statemachine"} & set(file.relative_to(CHECKOUT).parts)
-        for node in ast.walk(parsed(file))
+        for node in nodes(file)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"CHS-\d{3}", node.value)
     ]
     assert elsewhere == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
-from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, hand_over
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, hand_over, stays
 from chsink.statemachine.commit.plan import plan_commit
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
@@ -64,13 +64,24 @@ def test_another_choice_waits_for_what_the_one_before_divided(places: list[Table
         ([TablePlace(HELD_OLD, NEW), JOINING], True),
         ([TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, OLD)], False),
         ([TablePlace(HELD_OLD, OLD), TablePlace(None, joins=True)], False),
+        ([TablePlace(HELD_OLD, NEW), TablePlace(None, NEW, joins=True)], True),
+        ([TablePlace(HELD_OLD, left=True), TablePlace(None, NEW, joins=True)], True),
+        ([TablePlace(HELD_OLD, OLD), TablePlace(None, OLD, joins=True)], False),
     ],
 )
 def test_another_choice_begins_once_nothing_waits(places: list[TablePlace], halts: bool) -> None:
     """⚑ A group that was lost or set back does not tell what was handed over: a table that left would take its share of it
-    later, beside what was divided anew.
+    later, beside what was divided anew.  A table that was made again divides nothing anew.
     """
     assert (begin("id", 8, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED) == halts
+
+
+def test_another_choice_waits_for_what_untouched_tables_do_not_tell_of() -> None:
+    """⚑ All that was handed over still waits, and the group was lost: an earlier coordinator may commit it later."""
+    places = [TablePlace(Link("id", 3, 3, OLD), NEW), JOINING]
+
+    assert begin("id", None, places, 2, waiting=True).halt is CommitHalt.CHOICE_CHANGED
+    assert begin("id", None, places, 2) == Beginning("HALF_FRESH", 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +122,27 @@ def test_a_share_of_a_topic_partition_that_the_chain_does_not_know_is_no_link() 
     share = StoredShare(Sharing(NEW), 0, 0)
 
     assert read_chain(TableView("u", frozenset({0}), stored=Chain(), shared={TP: share})).chain == Chain()
+
+
+@pytest.mark.parametrize(
+    ("committed", "places", "log_start", "expected"),
+    [
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(replace(HELD_OLD, until=5), OLD)], 0, True),
+        (9, [TablePlace(Link("id", 0, 8))], 0, True),
+        (8, [TablePlace(Link("other", 0, 8))], 0, False),
+        (None, [TablePlace(Link("id", 0, 8))], 0, False),
+        (7, [TablePlace(Link("id", 0, 8))], 0, False),
+        (8, [TablePlace(Link("id", 0, 8))], 9, False),
+        (8, [TablePlace(Link("id", 0, 8)), TablePlace(None)], 0, False),
+        (8, [TablePlace(HELD_OLD, NEW)], 0, False),
+        (8, [TablePlace(HELD_OLD, NEW), JOINING], 0, False),
+        (8, [TablePlace(HELD_OLD, OLD), TablePlace(HELD_OLD, left=True)], 0, False),
+    ],
+)
+def test_which_topic_partition_may_wait_for_its_start(
+    committed: int | None, places: list[TablePlace], log_start: int, expected: bool
+) -> None:
+    """⚑ The others go on without it only where its start would change nothing: else older workers divide its records,
+    or hand over for tables that are to begin.
+    """
+    assert stays("id", committed, places, log_start=log_start) is expected
