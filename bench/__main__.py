@@ -7,19 +7,27 @@ Parts:
   memory    peak memory of a worker: a batch of 1,000,000 records beside one of ten times as many
   recovery  from SIGKILL with ranges in doubt to new rows
   mirror    four ways to drain one topic, in turns: (a) Spark to a noop sink, (p) plain Parquet files,
-            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then ClickHouse
-            without and with a mirror; hand-overs of 1 to 512 partitions; commits of 10 to 10,000 files; memory
+            (s) Spark's own Iceberg sink, (m) the Iceberg mirror; rows are checked after each run.  Then (s) and (m)
+            into tables partitioned by day and by bucket(16), and of nested records; ClickHouse without and with a
+            mirror; hand-overs of 1 to 512 partitions; files by trigger; commits of 10 to 10,000 files; 1,000
+            commits to one table; 300 tables of one topic; memory
   dead_letters  the same records without bad ones, and with 1 % of them as dead letters in a table and in a topic
   shards    the same records in one shard and in four of the same server
   routes    the same records of one topic with 300 partitions, and of 300 topics with a table each
+  fan_out   the same records of one topic in one, two and four tables
   shapes    records of other shapes and formats, each drained in turns by (b2) and (c); rows of both are compared:
             flat, wide, nulls, sparse, nested, decimals, texts, escapes, bad; orders, avro, protobuf; changes, debezium
   formats   decoding alone: JSON, Avro and Protobuf of the same orders, in turns in one process
+  latency   1,000 records a second and the shortest trigger, with 64 and 512 partitions: from a record to its row
+  overhead  batches of one record a partition, with 4, 64 and 512 partitions: their fixed cost, and statements
+  endurance thousands of small batches in one job: the time and the memory of a batch, by tenth
+  settling  one large range that is settled after a crash, beside landing it
+  start     chsink run, from the command to the first row
 
 Examples:
   make bench                                                         everything at full size, half an hour or more
   make bench ARGS="--only speed --records 200000 --rounds 1"         does it work at all
-  make bench ARGS="--only mirror"                                    about 10 minutes
+  make bench ARGS="--only mirror"                                    about 25 minutes
   make bench ARGS="--only shapes --shape wide --shape nested"        some of the shapes
   make bench ARGS="--history runs.jsonl --against 0660f03"           ratios beside those of an earlier run
   make bench ARGS="--only speed --json" > speed.json                 for machines; progress goes to standard error
@@ -39,11 +47,30 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from bench import dead_letters, formats, memory, mirror, recovery, routes, shapes, shards, speed, state
+from bench import (
+    dead_letters,
+    endurance,
+    fan_out,
+    formats,
+    latency,
+    memory,
+    mirror,
+    overhead,
+    recovery,
+    routes,
+    settling,
+    shapes,
+    shards,
+    speed,
+    start,
+    state,
+)
 from bench import history as history_file
 from bench.measured import MeasuredError, Place
 from bench.speed import WrongRowsError
@@ -51,10 +78,30 @@ from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError
 from chsink.jvm import jars
 
-PARTS = ("speed", "state", "memory", "recovery", "mirror", "dead_letters", "shards", "routes", "shapes", "formats")
 MIRROR_ROUNDS = 3
 """At most: six variants take turns there."""
 ROUTES_ROUNDS = 2
+START_ROUNDS = 3
+Measure = Callable[[Place, argparse.Namespace], dict[str, Any]]
+PARTS: Mapping[str, tuple[ModuleType, Measure]] = {
+    "speed": (speed, lambda place, a: speed.measure(place, a.records, a.rounds, a.block_rows)),
+    "state": (state, lambda place, _: state.measure(place)),
+    "memory": (memory, lambda place, a: memory.measure(place, a.large)),
+    "recovery": (recovery, lambda place, a: recovery.measure(place, a.recovery_records, a.crashes)),
+    "mirror": (mirror, lambda place, a: mirror.measure(place, _mirror_sizes(a))),
+    "dead_letters": (dead_letters, lambda place, a: dead_letters.measure(place, a.records, a.rounds)),
+    "shards": (shards, lambda place, a: shards.measure(place, a.records, a.rounds)),
+    "routes": (routes, lambda place, a: routes.measure(place, a.routes, min(a.rounds, ROUTES_ROUNDS))),
+    "fan_out": (fan_out, lambda place, a: fan_out.measure(place, a.records, a.rounds)),
+    "shapes": (shapes, lambda place, a: shapes.measure(place, a.records, a.rounds, a.shape)),
+    "formats": (formats, lambda _, a: formats.measure(a.rounds)),
+    "latency": (latency, lambda place, a: latency.measure(place, a.latency_s)),
+    "overhead": (overhead, lambda place, _: overhead.measure(place)),
+    "endurance": (endurance, lambda place, a: endurance.measure(place, a.batches)),
+    "settling": (settling, lambda place, a: settling.measure(place, a.settled_records)),
+    "start": (start, lambda place, a: start.measure(place, min(a.rounds, START_ROUNDS))),
+}
+"""What each part is, and how it is run with the arguments."""
 
 
 def main() -> int:
@@ -73,9 +120,10 @@ def main() -> int:
         with Stack(folder / "services", clickhouse=1) as stack:
             place = Place(stack, folder, jars.spark_jars(), say)
             for part in wanted:
-                report[part] = _measure(part, place, arguments)
+                module, measure = PARTS[part]
+                report[part] = measure(place, arguments)
                 if not arguments.json:
-                    print("\n" + "\n".join(_lines(part, report[part])) + "\n", flush=True)
+                    print("\n" + "\n".join(module.lines(report[part])) + "\n", flush=True)
     except (WrongRowsError, MeasuredError, ChsinkError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -93,54 +141,20 @@ def main() -> int:
     return 0
 
 
+def _mirror_sizes(arguments: argparse.Namespace) -> mirror.MirrorSizes:
+    rounds, large = min(arguments.rounds, MIRROR_ROUNDS), arguments.large
+    return mirror.MirrorSizes(arguments.records, rounds, large, arguments.routes, arguments.commits)
+
+
 def _keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
     """Hold the run against an earlier one, then add it to the history."""
-    sizes = {name: getattr(arguments, name) for name in ("records", "rounds", "block_rows", "large", "routes")}
+    sizes = {
+        name: getattr(arguments, name) for name in ("records", "rounds", "block_rows", "large", "routes", "commits")
+    }
     run, path = history_file.run_of(report, sizes), Path(arguments.history)
     if before := history_file.earlier(path, arguments.against):
         print("\n".join(history_file.compared(before, run)), file=sys.stderr)
     history_file.append(path, run)
-
-
-def _measure(part: str, place: Place, arguments: argparse.Namespace) -> dict[str, Any]:
-    match part:
-        case "speed":
-            return speed.measure(place, arguments.records, arguments.rounds, arguments.block_rows)
-        case "state":
-            return state.measure(place)
-        case "mirror":
-            return mirror.measure(place, arguments.records, min(arguments.rounds, MIRROR_ROUNDS), arguments.large)
-        case "formats":
-            return formats.measure(arguments.rounds)
-        case "dead_letters":
-            return dead_letters.measure(place, arguments.records, arguments.rounds)
-        case "shards":
-            return shards.measure(place, arguments.records, arguments.rounds)
-        case "shapes":
-            return shapes.measure(place, arguments.records, arguments.rounds, arguments.shape)
-        case "routes":
-            return routes.measure(place, arguments.routes, min(arguments.rounds, ROUTES_ROUNDS))
-        case "memory":
-            return memory.measure(place, arguments.large)
-        case _:
-            return recovery.measure(place, arguments.recovery_records, arguments.crashes)
-
-
-def _lines(part: str, figures: dict[str, Any]) -> list[str]:
-    modules = {
-        "speed": speed,
-        "state": state,
-        "memory": memory,
-        "recovery": recovery,
-        "mirror": mirror,
-        "dead_letters": dead_letters,
-        "shards": shards,
-        "routes": routes,
-        "shapes": shapes,
-        "formats": formats,
-    }
-    lines: list[str] = modules[part].lines(figures)
-    return lines
 
 
 def _machine() -> dict[str, Any]:
@@ -173,7 +187,9 @@ def _arguments() -> argparse.Namespace:
     sizes.add_argument(
         "--large", type=_count, default=10_000_000, help="memory, mirror: records of the large batch (10,000,000)"
     )
-    sizes.add_argument("--routes", type=_count, default=300, help="routes: topics, each with a table (300)")
+    sizes.add_argument("--routes", type=_count, default=300,
+                       help="routes: topics, each with a table; mirror: tables of one topic (300)")  # fmt: skip
+    sizes.add_argument("--commits", type=_count, default=1_000, help="mirror: commits to one table (1,000)")
     sizes.add_argument(
         "--shape",
         action="append",
@@ -184,6 +200,11 @@ def _arguments() -> argparse.Namespace:
     )
     sizes.add_argument("--recovery-records", type=_count, default=1_000_000,
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
+    sizes.add_argument("--latency-s", type=_count, default=60,
+                       help="latency: seconds measured of each job (60)")  # fmt: skip
+    sizes.add_argument("--batches", type=_count, default=2_000, help="endurance: small batches (2,000)")
+    sizes.add_argument("--settled-records", type=_count, default=2_000_000,
+                       help="settling: records of the range (2,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")
     return parser.parse_args()
 

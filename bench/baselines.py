@@ -18,11 +18,12 @@ SPARK_SCHEMA = "id long, name string, ts timestamp, amount double, flag boolean,
 Insert = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def arrow_job(url: str, table: str) -> Callable[[DataFrame, int], None]:
-    """(b): the function of ``foreachBatch``."""
+def arrow_job(url: str, table: str, tasks: int = 0) -> Callable[[DataFrame, int], None]:
+    """(b): the function of ``foreachBatch``.  In so many ``tasks``; 0: in one for each partition."""
 
     def land(frame: DataFrame, _batch_id: int) -> None:
-        parsed = frame.select(F.from_json(F.col("value").cast("string"), SPARK_SCHEMA).alias("r")).select("r.*")
+        read = frame.coalesce(tasks) if tasks else frame
+        parsed = read.select(F.from_json(F.col("value").cast("string"), SPARK_SCHEMA).alias("r")).select("r.*")
         parsed.mapInArrow(_inserter(url, table, as_json=False), "rows long").collect()
 
     return land

@@ -2,6 +2,8 @@
 
 Started by :class:`bench.measured.Measured` with its settings as JSON; then one JSON command a line on standard input,
 one JSON answer a line on standard output.  It ends when its input ends.  Only ``c``, ``m`` and ``cm`` import chsink.
+
+A command whose job has a ``trigger`` with an interval runs until the next command, which ends it.
 """
 
 from __future__ import annotations
@@ -13,13 +15,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 Answer = dict[str, Any]
+PHASES = ("plan", "before", "insert", "settle", "after")
+END_POLL_S = 0.1
+LINES: queue.Queue[str] = queue.Queue()
+"""Of the standard input."""
+SPARK_COLUMNS = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.metricsEnabled": "false"}
 """The settings that chsink uses too, so that no variant is faster because of them."""
 
@@ -27,13 +34,13 @@ BASELINE_CONF = {"spark.sql.adaptive.enabled": "false", "spark.sql.streaming.met
 def main() -> None:
     """Answer commands until the input ends."""
     answers = _private_output()
-    commands = _commands()
+    threading.Thread(target=_read, daemon=True).start()
     settings = json.loads(sys.argv[1])
     began = time.perf_counter()
     ways = {"c": _chsink, "m": _mirror, "cm": _both, "s": _iceberg}
     land = ways.get(settings["variant"], _baseline)(settings)
     _answer(answers, {"session_s": time.perf_counter() - began})
-    for command in commands:
+    while command := _next():
         began = time.perf_counter()
         details = land(command)
         _answer(answers, {"seconds": time.perf_counter() - began, **details})
@@ -41,6 +48,7 @@ def main() -> None:
 
 def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
     """As ``chsink run`` does it; the configuration says where things are, all else is the default."""
+    from bench.counted import Sent
     from chsink import Config, Sink
     from chsink.observe.logs import configure
     from chsink.spark.session import session
@@ -63,21 +71,22 @@ def _chsink(settings: Answer) -> Callable[[Answer], Answer]:
         )
 
     configure("console", "info")
+    sent = Sent()
     somewhere = {"sink": "none", "checkpoint": "none", "topic": "none", "table": "none"}
     spark = session(config(somewhere), settings["jars"])
 
     def land(command: Answer) -> Answer:
+        before = sent.count
         sink = Sink(config(command))
         try:
             stream = sink.stream(spark)
             query = sink.start(stream)
-            query.awaitTermination()
+            _run_out(query, command)
             value, labels = sink.metrics.registry.get_sample_value, {"sink": command["sink"]}
-            phases = {
-                name: value("chsink_phase_seconds_sum", {**labels, "phase": name})
-                for name in ("plan", "before", "insert", "after")
-            }
-            return {"phases": phases, "inserts": value("chsink_inserts_total", labels), "spark_ms": _durations(query)}
+            phases = {name: value("chsink_phase_seconds_sum", {**labels, "phase": name}) for name in PHASES}
+            counts = {name: value(f"chsink_{name}_total", labels) for name in ("inserts", "batches")}
+            counts["statements"] = sent.count - before
+            return {"phases": phases, **counts, "spark_ms": _durations(query), "steps_ms": _steps(query)}
         finally:
             sink.close()
 
@@ -171,15 +180,17 @@ def _iceberg(settings: Answer) -> Callable[[Answer], Answer]:
     builder = builder.config(catalog, "org.apache.iceberg.spark.SparkCatalog").config(f"{catalog}.type", "hadoop")
     spark = builder.config(f"{catalog}.warehouse", f"file://{settings['lake']}").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    columns = "id long, name string, ts timestamp, amount double, flag boolean, city string, note string"
 
     def land(command: Answer) -> Answer:
-        table = f"lake.{command['table']}"
-        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg")
+        table, shape = f"lake.{command['table']}", command.get("shape") or {}
+        columns, by = shape.get("columns") or SPARK_COLUMNS, shape.get("partitioned")
+        partitioned = f" PARTITIONED BY ({by}) TBLPROPERTIES ('write.distribution-mode'='none')" if by else ""
+        spark.sql(f"CREATE TABLE {table} ({columns}) USING iceberg{partitioned}")
         began = time.perf_counter()
         stream = _stream(spark, settings["bootstrap"], command["topic"])
         parsed = stream.select(F.from_json(F.col("value").cast("string"), columns).alias("r")).select("r.*")
         writer = parsed.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+        writer = writer.option("fanout-enabled", str(bool(by)).lower())
         writer.option("checkpointLocation", command["checkpoint"]).toTable(table).awaitTermination()
         return {"seconds": time.perf_counter() - began}
 
@@ -192,38 +203,47 @@ def _baseline(settings: Answer) -> Callable[[Answer], Answer]:
     builder = SparkSession.builder.master(settings["master"]).config("spark.jars", settings["jars"])
     for name, value in {**BASELINE_CONF, **settings["conf"]}.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"]).getOrCreate()
+    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", settings["block_rows"])
+    spark = builder.config("spark.sql.execution.arrow.maxBytesPerBatch", settings["block_bytes"]).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
 
     def land(command: Answer) -> Answer:
-        stream = _stream(spark, settings["bootstrap"], command["topic"])
-        writer = stream.writeStream.option("checkpointLocation", command["checkpoint"]).trigger(availableNow=True)
+        tuned = settings["variant"] == "bt"
+        wait_ms, most = 5 if tuned else 500, command["max_offsets"]
+        stream = _stream(spark, settings["bootstrap"], command["topic"], fetch_wait_ms=wait_ms, max_offsets=most)
+        writer = stream.writeStream.option("checkpointLocation", command["checkpoint"])
+        interval = _interval(command)
+        writer = writer.trigger(processingTime=interval) if interval else writer.trigger(availableNow=True)
         match settings["variant"]:
             case "a":
                 query = writer.format("noop").start()
             case "p":
                 query = writer.foreachBatch(baselines.parquet_job(command["table"])).start()
-            case "b":
-                query = writer.foreachBatch(baselines.arrow_job(settings["url"], command["table"])).start()
+            case "b" | "bt":
+                job = baselines.arrow_job(settings["url"], command["table"], 4 if tuned else 0)
+                query = writer.foreachBatch(job).start()
             case _:
                 allowed = float("errors" in (command.get("keep") or {}))
                 query = writer.foreachBatch(baselines.json_job(settings["url"], command["table"], allowed)).start()
-        query.awaitTermination()
+        _run_out(query, command)
         assert not any(name.partition(".")[0] == "chsink" for name in sys.modules), "a baseline imports no chsink"
-        return {"spark_ms": _durations(query)}
+        return {"spark_ms": _durations(query), "steps_ms": _steps(query)}
 
     return land
 
 
-def _stream(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    return (
+def _stream(
+    spark: SparkSession, bootstrap: str, topic: str, *, fetch_wait_ms: int = 500, max_offsets: int | None = None
+) -> DataFrame:
+    reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", str(fetch_wait_ms))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .load()
     )
+    return (reader.option("maxOffsetsPerTrigger", max_offsets) if max_offsets else reader).load()
 
 
 def _durations(query: Any) -> dict[str, int]:
@@ -233,6 +253,11 @@ def _durations(query: Any) -> dict[str, int]:
         for step, ms in progress.durationMs.items():
             sums[step] = sums.get(step, 0) + ms
     return sums
+
+
+def _steps(query: Any) -> list[dict[str, int]]:
+    """The same for each of the newest batches that had records."""
+    return [dict(progress.durationMs) for progress in query.recentProgress if progress.numInputRows]
 
 
 def _private_output() -> IO[str]:
@@ -247,18 +272,33 @@ def _answer(answers: IO[str], answer: Answer) -> None:
     answers.flush()
 
 
-def _commands() -> Iterator[Answer]:
-    """Commands as they come.  When the input ends, so does the process with its JVM, whatever it is doing."""
-    lines: queue.Queue[str] = queue.Queue()
+def _interval(command: Answer) -> str:
+    """Of the trigger; "" where the job ends with what the topic holds."""
+    return str((command.get("keep") or {}).get("trigger", {}).get("interval", ""))
 
-    def read() -> None:
-        for line in sys.stdin:
-            lines.put(line)
-        os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        yield json.loads(lines.get())
+def _run_out(query: Any, command: Answer) -> None:
+    """Wait for the query's end; one with an interval is ended by the next command."""
+    if not _interval(command):
+        query.awaitTermination()
+        return
+    while LINES.empty():
+        query.awaitTermination(END_POLL_S)  # raises what the query failed with
+    _next()
+    query.stop()
+
+
+def _read() -> None:
+    """Take commands as they come.  When the input ends, so does the process with its JVM, whatever it is doing."""
+    for line in sys.stdin:
+        LINES.put(line)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _next() -> Answer:
+    """The next command."""
+    command: Answer = json.loads(LINES.get())
+    return command
 
 
 if __name__ == "__main__":

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 WORSE = 0.9
 """A ratio below this part of the earlier one is marked."""
+
+_TIMES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], float]]] = {
+    "routes": ("routes one topic to many, time", lambda figures: figures["ratio"]),
+    "endurance": ("endurance first tenth to last, time", lambda figures: figures["goals"]["batch_ms"]["growth"]),
+    "settling": ("settling landed to settled, time", lambda figures: figures["ratio"]),
+}
+"""Parts with one ratio, of times: the smaller, the better."""
 
 
 def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
@@ -26,17 +33,39 @@ def ratios_of(report: Mapping[str, Any]) -> dict[str, float]:
                 found |= _beside(figures["variants"], "speed (c) to", "c", ("a", "b", "b2"))
             case "mirror":
                 found |= _beside(figures["variants"], "mirror (m) to", "m", ("a", "p", "s"))
+                kinds = figures["kinds"]["kinds"]
+                found |= {f"mirror {name} (m) to (s), rows": figure["ratio"] for name, figure in kinds.items()}
+                found["mirror (cm) to (c), rows"] = figures["both"]["ratio"]
             case "shapes":
                 for name, figure in figures["shapes"].items():
                     found[f"shapes {name} (c) to (b2), rows"] = figure["rows_to_b2"]
                     found[f"shapes {name} (c) to (b2), CPU"] = figure["cpu_to_b2"]
             case "dead_letters" | "shards":
                 found |= {f"{part} {way}, rows": rate for way, rate in figures["rates"].items()}
-            case "routes":
-                found["routes one topic to many, time"] = 1 / figures["ratio"]
+            case "latency":
+                found |= _latencies(figures["partitions"])
+            case "overhead":
+                for row in figures["rows"]:
+                    found[f"overhead {row['partitions']} partitions (c) to (bt)"] = row["plain_ms"] / row["batch_ms"]
+            case "fan_out":
+                found |= {
+                    f"fan_out one table to {n}, CPU": 1 / one["cpu_to_one"] for n, one in figures["tables"].items()
+                }
             case "formats":
                 found |= {f"formats {name} to json, CPU": figure["of_json"] for name, figure in figures.items()}
+            case _ if part in _TIMES:
+                name, ratio = _TIMES[part]
+                found[name] = 1 / ratio(figures)
     return found
+
+
+def _latencies(partitions: Mapping[str, Any]) -> dict[str, float]:
+    """Those of (b) as multiples of those of (c)."""
+    return {
+        f"latency {number} partitions (c) to (b), {name}": runs["b"][f"{name}_s"] / runs["c"][f"{name}_s"]
+        for number, runs in partitions.items()
+        for name in ("p50", "p99")
+    }
 
 
 def _beside(variants: Mapping[str, Any], name: str, of: str, others: tuple[str, ...]) -> dict[str, float]:

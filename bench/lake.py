@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import BooleanType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 
 SCHEMA = Schema(
@@ -23,6 +26,8 @@ SCHEMA = Schema(
     NestedField(6, "city", StringType()),
     NestedField(7, "note", StringType()),
 )
+DAY = PartitionSpec(PartitionField(3, 1000, DayTransform(), "day"))
+BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(16), "bucket"))
 CHECKED = ["id", "amount"]
 
 
@@ -54,18 +59,18 @@ class Lake:
         folder.mkdir()
         return str(folder)
 
-    def table(self, name: str) -> str:
-        """A new table of the benchmark's columns, by its identifier."""
+    def table(self, name: str, schema: Schema = SCHEMA, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC) -> str:
+        """A new table, by its identifier; of the benchmark's columns unless others are given."""
         identifier = f"bench.{name}".replace("-", "_")
         self.catalog().create_namespace_if_not_exists("bench")
-        self.catalog().create_table(identifier, SCHEMA)
+        self.catalog().create_table(identifier, schema, partition_spec=spec)
         return identifier
 
-    def rows(self, variant: str, target: str) -> pa.Table:
+    def rows(self, variant: str, target: str, columns: Sequence[str] = CHECKED) -> pa.Table:
         """The columns that are checked."""
         if variant == "m":
-            return self.catalog().load_table(target).scan(selected_fields=tuple(CHECKED)).to_arrow()
-        return ds.dataset(str(self._place(variant, target)), format="parquet").to_table(columns=CHECKED)
+            return self.catalog().load_table(target).scan(selected_fields=tuple(columns)).to_arrow()
+        return ds.dataset(str(self._place(variant, target)), format="parquet").to_table(columns=list(columns))
 
     def remove(self, variant: str, target: str) -> None:
         """Remove a run's files."""

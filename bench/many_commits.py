@@ -1,18 +1,19 @@
 """CPU time of the mirror's commits to one table, by how many there were before: ``python -m bench.many_commits``.
 
-Each commit reads the table and appends a file for each of eight topic-partitions.  Not a part of ``make bench``: it
-takes some minutes.
+Each commit reads the table and appends a file for each of eight topic-partitions.  ``make bench`` measures two of the
+variants.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time, time
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link, read_chain
 from chsink.statemachine.ranges import TopicPartition
 
-AT = (10, 200, 1000)
+COMMITS = 1000
 AROUND = 5
 """The median of so many commits before is taken."""
 PARTITIONS = 8
@@ -38,24 +39,53 @@ EVERY = 50
 NOT_MERGED = {"commit.manifest-merge.enabled": "false"}
 TIDIED = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "10"}
 EXPIRED = {**TIDIED, "history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "20"}
+CREATED, KEPT_SMALL = "as a table is created", f"and snapshots expire every {EVERY} commits"
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "manifests are not merged": NOT_MERGED,
-    "as a table is created": {},
+    CREATED: {},
     "and old metadata files are deleted": TIDIED,
-    f"and snapshots expire every {EVERY} commits": EXPIRED,
+    KEPT_SMALL: EXPIRED,
 }
+FLAT = 1.2
+"""The goal: the CPU time of the last commit, as a multiple of that at a fifth of the commits, if snapshots expire."""
 
 
 def main() -> int:
     """Measure and print a row for each variant."""
-    print("variant", *(f"ms_at_{n}" for n in AT), "metadata_kB", "metadata_files", "manifests", sep="\t")
-    for name, properties in VARIANTS.items():
-        with TemporaryDirectory() as folder:
-            print(name, *_measured(Path(folder), properties), sep="\t", flush=True)
+    commits = int(sys.argv[1]) if sys.argv[1:] else COMMITS
+    with TemporaryDirectory() as folder:
+        print("\n".join(lines(measure(Path(folder), commits, [*VARIANTS]))))
     return 0
 
 
-def _measured(folder: Path, properties: Mapping[str, str]) -> list[int]:
+def measure(folder: Path, commits: int, variants: Sequence[str] = (CREATED, KEPT_SMALL)) -> dict[str, Any]:
+    """Figures by variant, of so many commits each."""
+    at = (10, commits // 5, commits)
+    found = {}
+    for number, name in enumerate(variants):
+        place = folder / f"commits{number}"
+        place.mkdir()
+        found[name] = _measured(place, VARIANTS[name], at)
+    ratio = found[KEPT_SMALL]["ms"][2] / found[KEPT_SMALL]["ms"][1]
+    return {"at": at, "variants": found, "goal": {"most": FLAT, "ratio": ratio, "met": ratio <= FLAT}}
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """A table for people."""
+    at, goal = figures["at"], figures["goal"]
+    out = [f"many commits to one table: CPU ms of the {at[0]}th, {at[1]:,}th and {at[2]:,}th"]
+    for name, v in figures["variants"].items():
+        ms = " ".join(f"{spent:>6.0f}" for spent in v["ms"])
+        files = f"metadata {v['metadata_kb']:,} kB in {v['metadata_files']:,} files, {v['manifests']:,} manifests"
+        out.append(f"{name:<38} {ms}   {files}")
+    met = "met" if goal["met"] else "MISSED"
+    return [
+        *out,
+        f"goal the {at[2]:,}th <= {goal['most']} x the {at[1]:,}th, if snapshots expire: x {goal['ratio']:.2f}, {met}",
+    ]
+
+
+def _measured(folder: Path, properties: Mapping[str, str], at: Sequence[int]) -> dict[str, Any]:
     catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/lake")
     catalog.create_namespace("shop")
     texts = [NestedField(2 + n, f"text{n}", StringType()) for n in range(COLUMNS - 2)]
@@ -63,7 +93,7 @@ def _measured(folder: Path, properties: Mapping[str, str]) -> list[int]:
     catalog.create_table("shop.orders", schema, properties=dict(properties))
     table = MirrorTable(catalog, "shop.orders", PropertyKeys("chsink-orders", "chsink-mirror"))
     file, spent = _file(table), list[float]()
-    for number in range(1, AT[-1] + 1):
+    for number in range(1, at[-1] + 1):
         began = process_time()
         _commit(table, number, file)
         spent.append((process_time() - began) * 1000)
@@ -74,7 +104,12 @@ def _measured(folder: Path, properties: Mapping[str, str]) -> list[int]:
     size = Path(now.metadata_location.removeprefix("file://")).stat().st_size // 1000
     head = now.current_snapshot()
     assert head is not None
-    return [*(round(median(spent[n - AROUND : n])) for n in AT), size, len(files), len(head.manifests(now.io))]
+    return {
+        "ms": [median(spent[max(0, n - AROUND) : n]) for n in at],
+        "metadata_kb": size,
+        "metadata_files": len(files),
+        "manifests": len(head.manifests(now.io)),
+    }
 
 
 def _file(table: MirrorTable) -> DataFile:

@@ -1,20 +1,21 @@
 """One mirror of 300 tables that share a topic: ``python -m bench.many_tables [TABLES [RECORDS]]``.
 
 Each record names its table.  Measured without Spark: the start, one range that is handed over to all tables, its
-commit with one and with several tables at a time, a round in which nothing is new, and a reading of all tables.  Not a
-part of ``make bench``.
+commit with one and with several tables at a time, a round in which nothing is new, and a reading of all tables.
+``make bench`` measures it with as many tables at a time as by default.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import structlog
@@ -57,6 +58,21 @@ def main() -> int:
                 row = (f"{slow_ms} ms away", threads, step, f"{seconds:.2f}", f"{cpu:.2f}")
                 print(*row, sep="\t", flush=True)
     return 0
+
+
+def measure(kafka: EmbeddedKafka, folder: Path, tables: int, records: int = 100_000) -> dict[str, Any]:
+    """Seconds of each step, and of CPU time of this process."""
+    place = folder / "many-tables"
+    place.mkdir()
+    steps = dict(_steps(kafka, place, Case(tables, records, THREADS, 0)))
+    return {"tables": tables, "records": records, "threads": THREADS, "load": os.getloadavg()[0], "steps": steps}
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """A table for people."""
+    size = f"{figures['records']:,} records, {figures['threads']} tables at a time; load {figures['load']:.1f}"
+    out = [f"many tables: {figures['tables']} that share a topic, {size}"]
+    return [*out, *(f"{step:<28} {s:>6.2f} s, CPU {cpu:>6.2f} s" for step, (s, cpu) in figures["steps"].items())]
 
 
 @dataclass(frozen=True)

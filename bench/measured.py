@@ -60,6 +60,13 @@ class Place:
             answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         return next(int(line.split()[1]) for line in answer.splitlines() if line.startswith("Received:"))
 
+    def statements(self, client: Any) -> dict[str, int]:
+        """What ClickHouse had so far: questions, inserts (also into KeeperMap), and what inserts took in us."""
+        names = {"SelectQuery": "questions", "InsertQuery": "inserts", "InsertQueryTimeMicroseconds": "inserts_us"}
+        asked = f"SELECT event, value FROM system.events WHERE event IN {tuple(names)}"
+        had = {names[str(name)]: int(value) for name, value in client.query(asked).result_rows}
+        return {name: had.get(name, 0) for name in names.values()}
+
     def client(self) -> Any:
         """An official client of the server."""
         return clickhouse_connect.get_client(dsn=self.url, autogenerate_session_id=False)
@@ -82,15 +89,23 @@ class Measured:
     """A started variant; ``with Measured(place, "c") as process: process.drain(topic, table)``."""
 
     def __init__(
-        self, place: Place, variant: str, *, block_rows: int = 300_000, python: str = sys.executable, jars: str = ""
+        self,
+        place: Place,
+        variant: str,
+        *,
+        block_rows: int = 300_000,
+        block_bytes: int = 64 << 20,
+        python: str = sys.executable,
+        jars: str = "",
     ) -> None:
-        """``python`` and ``jars`` are those of another Spark."""
+        """``block_rows``, ``block_bytes``: bounds of a baseline's batches.  ``python``, ``jars``: another Spark's."""
         self.place, self.variant = place, variant
         self._log = place.folder / f"process-{variant}.log"
         settings = {
             "variant": variant, "url": place.url, "bootstrap": place.stack.kafka.bootstrap,
             "jars": jars or place.jars, "lake": str(place.folder / "iceberg"),
-            "master": "local[2]", "block_rows": str(block_rows), "conf": _spark_conf(place.folder),
+            "master": "local[2]", "conf": spark_conf(place.folder),
+            "block_rows": str(block_rows), "block_bytes": str(block_bytes),
         }  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -130,15 +145,24 @@ class Measured:
         lake: Mapping[str, str] | None = None,
         mirrored: str = "",
         keep: Mapping[str, Any] | None = None,
+        shape: Mapping[str, str] | None = None,
     ) -> None:
         """Start draining the topic into the table: for the mirror, a table of the Iceberg catalog ``lake``; for both
-        sides, also into the Iceberg table ``mirrored``.  ``keep`` are the job's sections about bad values.
+        sides, also into the Iceberg table ``mirrored``.  ``keep`` are the job's sections about bad values, ``shape``
+        the columns and partitions of the table that Spark's own Iceberg sink makes.
         """
         command = {"topic": topic, "table": table, "checkpoint": checkpoint, "sink": sink, "max_offsets": max_offsets,
-                   "lake": lake, "mirrored": mirrored, "keep": keep}  # fmt: skip
+                   "lake": lake, "mirrored": mirrored, "keep": keep, "shape": shape}  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
+
+    def end(self) -> dict[str, Any]:
+        """End a job whose ``keep`` has a trigger with an interval; its result."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"end": True}) + "\n")
+        self._process.stdin.flush()
+        return self.result()
 
     def result(self) -> dict[str, Any]:
         """Wait for the end of the drain: ``seconds``, and what the variant knows of its own work."""
@@ -152,12 +176,13 @@ class Measured:
         lake: Mapping[str, str] | None = None,
         mirrored: str = "",
         keep: Mapping[str, Any] | None = None,
+        shape: Mapping[str, str] | None = None,
     ) -> tuple[dict[str, Any], Usage]:
         """Drain once with a new checkpoint; the answer and what was used by whom."""
         checkpoint = self.place.checkpoint()
         with Watch(self.pid, self.place.services) as watch:
             sink = f"bench-{Path(checkpoint).name}"
-            self.begin(topic, table, checkpoint, sink=sink, lake=lake, mirrored=mirrored, keep=keep)
+            self.begin(topic, table, checkpoint, sink=sink, lake=lake, mirrored=mirrored, keep=keep, shape=shape)
             answer = self.result()
         return answer, watch.usage
 
@@ -180,7 +205,7 @@ class Measured:
         return answer
 
 
-def _spark_conf(folder: Path) -> Mapping[str, str]:
+def spark_conf(folder: Path) -> Mapping[str, str]:
     """The same for all variants.
 
     Host and bind address go together: bound to the loopback only, the driver would still hand out the machine's

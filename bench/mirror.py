@@ -9,11 +9,13 @@ are checked before the next.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
-from bench import both, commits, hand_over, memory, peer
+from bench import both, commits, files, hand_over, lake_shapes, many_commits, many_tables, memory, peer
 from bench.lake import Lake, wrong
 from bench.measured import Measured, Place
 from bench.speed import KINDS, Runs
@@ -25,24 +27,51 @@ VARIANTS = {
     "s": f"Iceberg's sink, Spark {peer.PYSPARK}",
     "m": "the mirror, shipped defaults",
 }
-PARTS = {"both": both.lines, "hand_over": hand_over.lines, "commits": commits.lines, "memory": memory.lines}
+PARTS = {
+    "kinds": lake_shapes.lines,
+    "both": both.lines,
+    "hand_over": hand_over.lines,
+    "files": files.lines,
+    "commits": commits.lines,
+    "many_commits": many_commits.lines,
+    "many_tables": many_tables.lines,
+    "memory": memory.lines,
+}
 GOAL = {"p": 0.8, "s": 1.5}
 """The goals for the mirror's speed, as multiples."""
 WARM_UPS = 1
 BLOCK = 100_000
 
 
-def measure(place: Place, records: int, rounds: int, large: int) -> dict[str, Any]:
-    """All parts: variants in turns, beside ClickHouse's side, hand-over, commits, and memory of a ``large`` batch."""
-    place.stack.kafka.create_topic("mirror", PARTITIONS)
-    produce(place.stack.kafka.bootstrap, "mirror", 0, records, place.say)
-    figures = _in_turns(place, records, rounds) | {"both": both.measure(place, "mirror", records, rounds)}
-    place.stack.kafka.delete_topic("mirror")
-    return figures | {
-        "hand_over": hand_over.measure(place),
-        "commits": commits.measure(place),
-        "memory": memory.measure(place, large, "m"),
-    }
+@dataclass(frozen=True, slots=True)
+class MirrorSizes:
+    """Records in the topic, of the large batch, rounds; tables that share a topic; commits to one table."""
+
+    records: int
+    rounds: int
+    large: int
+    tables: int
+    commits: int
+
+
+def measure(place: Place, sizes: MirrorSizes) -> dict[str, Any]:
+    """All parts: variants in turns, other kinds of tables, beside ClickHouse's side, hand-overs, commits, memory."""
+    records, rounds, kafka = sizes.records, sizes.rounds, place.stack.kafka
+    kafka.create_topic("mirror", PARTITIONS)
+    produce(kafka.bootstrap, "mirror", 0, records, place.say)
+    figures = _in_turns(place, records, rounds)
+    figures["kinds"] = lake_shapes.measure(place, "mirror", records, rounds)
+    figures["both"] = both.measure(place, "mirror", records, rounds)
+    kafka.delete_topic("mirror")
+    figures["hand_over"] = hand_over.measure(place)
+    place.say("mirror: files by trigger")
+    figures["files"] = files.measure(place.folder, min(files.RATE, max(1, records // 4_000)))
+    figures["commits"] = commits.measure(place)
+    place.say(f"mirror: {sizes.commits} commits to a table, twice; {sizes.tables} tables")
+    figures["many_commits"] = many_commits.measure(place.folder, sizes.commits)
+    figures["many_tables"] = many_tables.measure(kafka, place.folder, sizes.tables, min(100_000, records))
+    figures["memory"] = memory.measure(place, sizes.large, "m")
+    return figures
 
 
 def _in_turns(place: Place, records: int, rounds: int) -> dict[str, Any]:
@@ -52,8 +81,12 @@ def _in_turns(place: Place, records: int, rounds: int) -> dict[str, Any]:
     snapshots: list[int] = []
     with ExitStack() as stack:
         other = peer.ensure(place.say)
-        more: dict[str, dict[str, str]] = {"s": {"python": other.python, "jars": other.jars}}
-        processes = {v: stack.enter_context(Measured(place, v, block_rows=BLOCK, **more.get(v, {}))) for v in VARIANTS}
+        own, peers = (sys.executable, ""), {"s": (other.python, other.jars)}
+        processes = {
+            v: stack.enter_context(Measured(place, v, block_rows=BLOCK, python=python, jars=jars))
+            for v in VARIANTS
+            for python, jars in [peers.get(v, own)]
+        }
         for process in processes.values():
             process.session_s()
         for number in range(1 - WARM_UPS, rounds + 1):

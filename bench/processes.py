@@ -66,17 +66,30 @@ class Watch:
             self.usage.peak_mib[kind] = max(self.usage.peak_mib.get(kind, 0.0), _resident_mib(pid))
 
     def _pids(self) -> dict[int, str]:
-        found = {pid: kind for kind, pid in self._named.items()}
-        children: dict[int, list[int]] = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
-                children.setdefault(int(stat[1]), []).append(int(entry.name))
-        pending = [self._root]
-        while pending:
-            for child in children.get(pending.pop(), []):
-                pending.append(child)
-                found[child] = "worker" if _executable(child).startswith("python") else "jvm"
-        return found
+        return {**{pid: kind for kind, pid in self._named.items()}, **_descendants(self._root)}
+
+
+def resident(root: int) -> dict[str, float]:
+    """Resident MiB now of the driver ``root`` and of its descendants, by kind; several of a kind together."""
+    found: dict[str, float] = {}
+    for pid, kind in {root: "driver", **_descendants(root)}.items():
+        found[kind] = found.get(kind, 0.0) + _resident_mib(pid)
+    return found
+
+
+def _descendants(root: int) -> dict[int, str]:
+    """Process ids and kinds."""
+    found: dict[int, str] = {}
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
+            children.setdefault(int(stat[1]), []).append(int(entry.name))
+    pending = [root]
+    while pending:
+        for child in children.get(pending.pop(), []):
+            pending.append(child)
+            found[child] = "worker" if _executable(child).startswith("python") else "jvm"
+    return found
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -79,9 +79,9 @@ def _shape(
 ) -> dict[str, Any]:
     kafka, client = place.stack.kafka, place.client()
     topics = {"c": f"shape-{name}", "b2": f"shape-{name}-json" if load.as_json else f"shape-{name}"}
-    size = _produce(place, topics["c"], load.record, records)
+    size = produced(place, topics["c"], load.record, records)
     if load.as_json:
-        _produce(place, topics["b2"], load.as_json, records)
+        produced(place, topics["b2"], load.as_json, records)
     runs = {variant: Runs(f"{name} ({variant})") for variant in processes}
     for number in range(rounds + 1):  # the first is a warm-up
         hashes = {}
@@ -112,7 +112,7 @@ def _shape(
     }
 
 
-def _produce(place: Place, topic: str, record: Callable[[int], bytes], records: int) -> float:
+def produced(place: Place, topic: str, record: Callable[[int], bytes], records: int) -> float:
     """Send the records evenly over the partitions; their mean size in bytes."""
     place.stack.kafka.create_topic(topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": place.stack.kafka.bootstrap, "linger.ms": 50,

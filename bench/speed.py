@@ -26,6 +26,8 @@ VARIANTS = {
 }
 GOAL = 0.95
 WARM_UPS = 2
+NO_BOUND = 2**31 - 1
+"""Spark then does not add up the sizes of a batch after each row, as it does not for chsink."""
 KINDS = ("driver", "jvm", "worker", "clickhouse", "kafka", "zookeeper")
 
 
@@ -80,7 +82,9 @@ def measure(place: Place, records: int, rounds: int, block_rows: int) -> dict[st
     runs = {variant: Runs(variant) for variant in VARIANTS}
     loads = [os.getloadavg()[0]]
     with ExitStack() as stack:
-        processes = {v: stack.enter_context(Measured(place, v, block_rows=block_rows)) for v in VARIANTS}
+        processes = {
+            v: stack.enter_context(Measured(place, v, block_rows=block_rows, block_bytes=NO_BOUND)) for v in VARIANTS
+        }
         for process in processes.values():
             process.session_s()
         for number in range(1 - WARM_UPS, rounds + 1):

@@ -32,14 +32,16 @@ def record(index: int) -> bytes:
     )
 
 
-def produce(bootstrap: str, topic: str, start: int, end: int, say: Callable[[str], None]) -> None:
+def produce(  # noqa: PLR0917 - where, what, and how it is told
+    bootstrap: str, topic: str, start: int, end: int, say: Callable[[str], None], partitions: int = PARTITIONS
+) -> None:
     """Send records ``[start, end)``, evenly over the partitions."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.num.messages": 20_000,
                          "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000})  # fmt: skip
     for index in range(start, end):
         while True:
             try:
-                producer.produce(topic, value=record(index), partition=index % PARTITIONS)
+                producer.produce(topic, value=record(index), partition=index % partitions)
                 break
             except BufferError:
                 producer.poll(0.1)

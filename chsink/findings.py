@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
+from chsink.errors.counts import filled
 from chsink.errors.entry import Entry, fields
 from chsink.notation.codes import ACCESS_DENIED, AUTH
 from chsink.notation.sql import quote_identifier
@@ -69,7 +70,7 @@ def passed(entry: Entry, **params: object) -> Finding:
     """A finding that the check passed, with the entry's ``ok`` sentence."""
     assert params.keys() == fields(entry.ok), (entry.name, sorted(params))
     texts = {name: str(value) for name, value in params.items()}
-    return Finding(entry.id, Severity.OK, entry.ok.format_map(texts), template=entry.ok, params=texts)
+    return Finding(entry.id, Severity.OK, filled(entry.ok, texts), template=entry.ok, params=texts)
 
 
 def raise_first(findings: Iterable[Finding]) -> None:

@@ -11,6 +11,7 @@ import typer
 from chsink.cli.example import DEFAULT_ROOT, next_steps
 from chsink.cli.output import JsonOption, command_group, print_json, print_table, progress
 from chsink.errors import local
+from chsink.errors.counts import counted
 
 if TYPE_CHECKING:
     from chsink.embedded.dev import DevStack
@@ -125,9 +126,9 @@ def produce(
 
     stack, sent = running(root), 0
     for sent in send_lines(stack.kafka, topic, file, partitions, key_separator):
-        progress(f"{sent:,} records")
+        progress(counted(sent, "records"))
     progress("")
-    typer.echo(f"sent {sent:,} record{'' if sent == 1 else 's'} to topic {topic}")
+    typer.echo(f"sent {counted(sent, 'records')} to topic {topic}")
 
 
 def running(root: Path) -> DevStack:

@@ -69,7 +69,10 @@ def run(
     run_on_spark(checked, config, jars, both=False)
 
 
-COLUMNS = ("table", "snapshot", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s")
+COLUMNS = (
+    "table", "snapshot", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s",
+    "snapshots", "files", "bytes",
+)  # fmt: skip
 
 
 @mirror.command()
@@ -78,7 +81,7 @@ def status(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each Iceberg table's last snapshot, pending files and lag. Changes nothing.
+    """Show each Iceberg table's last snapshot, pending files, lag and size. Changes nothing.
 
     \b
     chsink mirror status -c job.toml
@@ -91,6 +94,8 @@ def status(
     valid_through  all records up to this time are in the table; "-" if that is not known
     pending        offsets whose files wait for a commit; pending_units: reports of such files
     lag            offsets that Kafka holds and the table does not; lag_s: the age of the oldest such record, in seconds
+    snapshots      how many the table keeps; files, bytes: its data files. Many snapshots make commits slow, many small
+                   files make reading slow: see `chsink mirror clean`
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = mirror_status(config, assignments)
     if as_json:

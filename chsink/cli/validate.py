@@ -10,6 +10,7 @@ import typer
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config, settings
+from chsink.errors.counts import counted
 
 
 def validate(
@@ -46,23 +47,20 @@ def validate(
 
 def _summary(config: Config) -> str:
     matching = sum(section.topic_pattern is not None for section in config.mirror.route_sections)
-    more = f" and those of the topics of {_count(matching, 'pattern')}" if matching else ""
-    mirrored = f"mirrored to {_count(len(config.mirror.tables), 'Iceberg table')}{more}"
+    more = f" and those of the topics of {counted(matching, 'patterns')}" if matching else ""
+    mirrored = f"mirrored to {counted(len(config.mirror.tables), 'Iceberg tables')}{more}"
     if config.clickhouse_section is None:
-        return f"sink {config.sink.name}, {_count(len(config.mirror.topics), 'topic')} {mirrored}, without ClickHouse"
+        return f"sink {config.sink.name}, {counted(len(config.mirror.topics), 'topics')} {mirrored}, without ClickHouse"
     named = config.expanded(())
     tables = {named.table_of(route).canonical for route in named.routes}
     patterns = sum(section.topic_pattern is not None for section in config.route_sections)
-    matched = f" and the topics of {_count(patterns, 'pattern')}" if patterns else ""
+    matched = f" and the topics of {counted(patterns, 'patterns')}" if patterns else ""
     shards = len(config.clickhouse.endpoints)
+    also = f", {mirrored}" if config.mirror.enabled else ""
     return (
-        f"sink {config.sink.name}, {_count(len(named.topics), 'topic')} to {_count(len(tables), 'table')}{matched} "
-        f"on {_count(shards, 'shard')}, state in {config.state.store}{f', {mirrored}' if config.mirror.enabled else ''}"
+        f"sink {config.sink.name}, {counted(len(named.topics), 'topics')} to {counted(len(tables), 'tables')}{matched} "
+        f"on {counted(shards, 'shards')}, state in {config.state.store}{also}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _text(value: Any) -> str:

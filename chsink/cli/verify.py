@@ -14,6 +14,7 @@ import typer
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_table
 from chsink.config import Config
+from chsink.errors.counts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,13 +176,15 @@ def _print(report: Report) -> None:
         typer.echo(f"note: {note}")
     judged = sum(r.length for p in report.partitions for r in p.judged)
     verdict = "no difference" if report.ok else "differences found"
-    said = f"{judged:,} offsets judged, {verdict}" if judged or not report.ok else "nothing has landed yet to be judged"
+    said = f"{counted(judged, 'offsets')} judged, {verdict}"
+    if report.ok and not judged:
+        said = "nothing has landed yet to be judged"
     typer.echo(f"sink {report.sink}: {said}")
 
 
 def _whole(table: TableReport) -> str:
     """What was found of a table that was compared as a whole."""
-    words = [f"{table.rows:,} rows"]
+    words = [counted(table.rows, "rows")]
     if table.unexpected:
         words.append(f"{table.unexpected:,} unexpected: they match no record, or are there too often")
     if table.unproven:
@@ -213,7 +216,7 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
     if partition.different_columns:
         named = ", ".join(f"{name} ({count:,})" for name, count in partition.different_columns.most_common())
         some = (
-            f" (of the first {partition.named_rows:,} rows)"
+            f" (of the first {counted(partition.named_rows, 'rows')})"
             if partition.different.offsets > partition.named_rows
             else ""
         )

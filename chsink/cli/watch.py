@@ -14,6 +14,7 @@ import typer
 
 from chsink.cli.output import print_json
 from chsink.errors import UnavailableError
+from chsink.errors.counts import counted
 from chsink.status.model import SinkStatus
 from chsink.status.speeds import TableSpeed, speeds
 
@@ -59,8 +60,8 @@ def _cells(speed: TableSpeed) -> tuple[str, ...]:
 
 def _words(speed: TableSpeed) -> Iterator[str]:
     """One line of a log: what is not known is left out."""
-    _, _, landed, produced, lag, oldest, done, in_doubt = _cells(speed)
-    yield f"{speed.topic} to {speed.table}: lag " + ("unknown" if speed.lag is None else f"{lag} offsets")
+    _, _, landed, produced, _, oldest, done, _ = _cells(speed)
+    yield f"{speed.topic} to {speed.table}: lag " + ("unknown" if speed.lag is None else counted(speed.lag, "offsets"))
     if speed.lag_s:
         yield f"the oldest has waited {oldest}"
     if speed.landed_per_s is not None:
@@ -70,7 +71,7 @@ def _words(speed: TableSpeed) -> Iterator[str]:
     if speed.left_s:
         yield f"caught up in {done}"
     if speed.in_doubt:
-        yield f"{in_doubt} {'partition' if speed.in_doubt == 1 else 'partitions'} in doubt"
+        yield f"{counted(speed.in_doubt, 'partitions')} in doubt"
 
 
 def _number(number: float | None) -> str:

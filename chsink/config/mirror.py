@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from chsink.config.options import CatalogProperties
 from chsink.config.routes import Routing, TableBy, TopicsSection, ValuePattern
+from chsink.config.sections import Interval
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, reveal
 from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
@@ -183,6 +184,11 @@ class Mirror(Section):
     """Directory or URI of the mirror's own Spark checkpoint. Default: `sink.checkpoint` followed by `-mirror`."""
     interval_s: float = Field(default=300, gt=0, le=86_400)
     """Time between commits, in seconds. Each commit makes at most one snapshot per table."""
+    trigger_interval: Interval | None = None
+    """Minimum time between the mirror's batch starts, with `trigger.mode = "processing_time"`. Each batch writes
+    [files of its own](mirror.md#how-many-files): longer means fewer and larger ones. If it is longer than
+    `trigger.interval`, `kafka.max_offsets_per_trigger` is raised for the mirror by as much. Default:
+    `trigger.interval`."""
     timeout_s: float = Field(default=30, gt=0, le=3600)
     """How long a commit waits for files that were reported and not read yet, in seconds. It then takes what is there;
     the rest joins the next commit."""

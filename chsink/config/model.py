@@ -340,6 +340,17 @@ class Config(Section):
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""
         return self.mirror.checkpoint or f"{self.required_checkpoint().rstrip('/')}-mirror"
 
+    def at_the_mirrors_pace(self) -> Config:
+        """The configuration with the mirror's trigger, and no fewer offsets per second than without it."""
+        interval, most = self.mirror.trigger_interval, self.kafka.max_offsets_per_trigger
+        if interval is None:
+            return self
+        trigger, kafka = self.trigger.model_copy(update={"interval": interval}), self.kafka
+        if most is not None:
+            times = max(1.0, trigger.interval_ms / max(1, self.trigger.interval_ms))
+            kafka = kafka.model_copy(update={"max_offsets_per_trigger": int(most * times)})
+        return self.model_copy(update={"trigger": trigger, "kafka": kafka})
+
 
 @cache
 def schema() -> Schema:

@@ -20,6 +20,14 @@ _INTERVAL = r"([0-9]{1,9}) (millisecond|second|minute|hour)s?"
 _PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _ADDRESS = rf"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):{_PORT}"
 _UNIT_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000}
+Interval = Annotated[str, matching(_INTERVAL, otherwise=job_file.NOT_AN_INTERVAL)]
+
+
+def interval_ms(text: str) -> int:
+    """An :data:`Interval` in milliseconds."""
+    match = re.fullmatch(_INTERVAL, text)
+    assert match is not None, "validated"
+    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 def _check_trigger(value: object) -> object:
@@ -251,15 +259,13 @@ class Trigger(Section):
 
     mode: Annotated[Literal["processing_time", "available_now"], BeforeValidator(_check_trigger)] = "processing_time"
     """`processing_time` runs until stopped; `available_now` reads what the topics hold at the start, then ends."""
-    interval: Annotated[str, matching(_INTERVAL, otherwise=job_file.NOT_AN_INTERVAL)] = "10 seconds"
+    interval: Interval = "10 seconds"
     """Minimum time between batch starts, with `mode = "processing_time"`."""
 
     @property
     def interval_ms(self) -> int:
         """The interval in milliseconds."""
-        match = re.fullmatch(_INTERVAL, self.interval)
-        assert match is not None, "validated"
-        return int(match[1]) * _UNIT_MS[match[2]]
+        return interval_ms(self.interval)
 
 
 class InDoubt(Section):

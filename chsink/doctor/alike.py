@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from chsink.errors.counts import filled
 from chsink.errors.entry import fields
 from chsink.findings import Finding, Severity
 
@@ -45,7 +46,7 @@ def _said(id: str, severity: Severity, fix: str, template: str, found: Sequence[
         return Alike(id, severity, fix, tuple(f.sentence for f in found))
     joined = _joined([{name: (f.params[name],) for name in fields(template)} for f in found])
     most = None if severity in PROBLEMS else NAMED
-    sentences = [template.format_map({name: _listed(v, most) for name, v in each.items()}) for each in joined]
+    sentences = [filled(template, {name: _listed(v, most) for name, v in each.items()}) for each in joined]
     shown = len(sentences) if severity is not Severity.OK or len(sentences) <= 2 else 1
     return Alike(id, severity, fix, tuple(sentences[:shown]), len(sentences) - shown)
 

@@ -2,6 +2,7 @@
 
 ``sentence`` and ``hint`` are templates with named parameters (``{tp}``).  A parameter is turned into text when the
 error is made, so that an error can cross from an executor to the driver as its entry's name and its parameters.
+``{rows:rows}`` is a number with its noun, ``1 row`` or ``2 rows``.
 ``{arguments}`` is not a parameter: it is made from ``tp``, as the arguments of a command (``flights 3``).
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from string import Formatter
 
+from chsink.errors.counts import filled
 from chsink.errors.families import (
     AlteredError,
     BadValueError,
@@ -51,13 +53,13 @@ class Entry:
         assert params.keys() == self.parameters, (self.name, sorted(params), sorted(self.parameters))
         texts = {name: str(value) for name, value in params.items()}
         hint = self.hint_for([texts])
-        return self.family(self.id, self.sentence.format_map(texts), hint, self.name, texts)
+        return self.family(self.id, filled(self.sentence, texts), hint, self.name, texts)
 
     def hint_for(self, several: Sequence[Mapping[str, str]]) -> str:
         """The hint of an error about several topic-partitions of one topic, by the parameters of each."""
         numbers = sorted((texts["tp"].rpartition("-")[2] for texts in several if "tp" in texts), key=_in_order)
         arguments = f"{several[0].get('tp', '').rpartition('-')[0]} {' '.join(numbers)}"
-        return self.hint.format_map({**several[0], "arguments": arguments})
+        return filled(self.hint, {**several[0], "arguments": arguments})
 
 
 def _in_order(partition: str) -> tuple[int, str]:

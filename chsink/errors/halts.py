@@ -5,6 +5,11 @@ from __future__ import annotations
 from chsink.errors.entry import halt, preflight
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+_OLDER_BACKUP = (
+    "if the state was restored from an older backup, these offsets may have landed, and would land twice: run `chsink "
+    "state recover --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, "
+    "restore the state as it was after the last batch; otherwise, "
+)
 _FROM_EARLIEST = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
     + _NEW_CHECKPOINT
@@ -21,8 +26,10 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
-    "reset {arguments}`; for each partition in this command, delete the rows of the offsets that Kafka still holds, "
-    "also from the targets of dependent views (otherwise they land twice); set kafka.starting_offsets = "
+    "reset {arguments}`; for each partition in this command, delete the rows of the records that Kafka still holds, "
+    "also from the targets of dependent views (otherwise they land twice), but keep rows of lost records, also where "
+    "a new record has their offset (`chsink verify` shows that as different if you run it before the reset): the table "
+    "may have the only copy; set kafka.starting_offsets = "
     '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
@@ -41,17 +48,17 @@ STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
-    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
-    "rebuild it with `chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if "
-    "the route is new or had been removed for a time, " + _FROM_EARLIEST,
+    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup "
+    "that was made after the last batch, or rebuild it with `chsink state recover`; if recover finds no rows of this "
+    "partition, if you have reset it, or if the route is new or had been removed for a time, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
     "CHS-302",
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
-    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup or run "
-    "`chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
+    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
+    "the last batch, or run `chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -90,14 +97,17 @@ REWOUND = halt(
 GAP = halt(
     "CHS-307",
     "{tp}: the plan skips offsets after the recorded end ({detail})",
-    "if Kafka still holds them, " + _NEW_CHECKPOINT + '; if not, set errors.on_gap = "record" to accept the gap',
+    _OLDER_BACKUP
+    + "if Kafka still holds them, "
+    + _NEW_CHECKPOINT
+    + '; if not, set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
 PASSED_OVER = halt(
     "CHS-307",
     "{tp}: the checkpoint is past offsets that did not land ({detail})",
-    "to land them, " + _NEW_CHECKPOINT,
+    _OLDER_BACKUP + "to land them, " + _NEW_CHECKPOINT,
 )
 PLAN_NOT_HELD = halt(
     "CHS-307",
@@ -116,9 +126,10 @@ IN_DOUBT_LOST = halt(
 )
 PIPELINE_CHANGED = halt(
     "CHS-309",
-    "{tp}: a range is in doubt, and the pipeline has changed since the range was announced ({detail})",
-    "undo the change, run the job until the range is settled, then make the change again; to keep the change, run "
-    "`chsink state resolve {arguments} --resend`, which names the rows to delete first",
+    "{tp}: the pipeline has changed while a range is in doubt ({detail})",
+    "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job "
+    "until the range is settled, then make the change again; to keep the change, run `chsink state resolve {arguments} "
+    "--resend`, which names the rows to delete first",
 )
 CHOICE_CHANGED = halt(
     "CHS-309",
@@ -147,7 +158,7 @@ DEAD_LETTERS_GROUP = halt(
 )
 REPLAY_IN_DOUBT = halt(
     "CHS-336",
-    "{tp}: an earlier `chsink dlq replay` of {letters} dead letters at offsets {offsets} into {table} is in doubt, and "
+    "{tp}: an earlier `chsink dlq replay` of {letters:dead letters} at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
     "may settle what the others left; look in the table for rows of the offsets that it still names; then run `chsink "
@@ -157,20 +168,20 @@ REPLAY_IN_DOUBT = halt(
 )
 REPLAY_ROWS_THERE = preflight(
     "CHS-337",
-    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} already holds {rows} of their rows; "
+    "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
     "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
     "shard: {delete}; then run `chsink dlq replay --resend` again",
 )
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
-    "{tp}: an earlier replay of {letters} dead letters is in doubt, and {table} lacks the rows of {missing} of them: "
+    "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} lacks the rows of {missing} of them: "
     "if these were recorded as landed, they would never land",
     "if some of their rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
-    "{tp}: a `chsink dlq replay` of {letters} dead letters into {table} is in doubt; if you reset the partition now, "
+    "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt; if you reset the partition now, "
     "their records may land twice",
     "stop the replay if it still runs, run `chsink dlq replay` to settle it, then run this command again",
 )
@@ -193,21 +204,21 @@ NOT_ROUTED = halt(
 )
 PIECE_INCOMPLETE = halt(
     "CHS-314",
-    "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows} rows, and its deduplication "
+    "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows:rows}, and its deduplication "
     "token may have been forgotten",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
     "rows yourself and run it with --landed",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
-    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows} rows as a duplicate, but shows {there} of "
+    "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows:rows} as a duplicate, but shows {there} of "
     "them: the others were deleted, the server lost them, or a row policy hides them from this user",
     "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} --resend`, "
     "which names the rows to delete first, if any are left: the next start sends the range again under new tokens",
 )
 PIECE_STORED_AGAIN = halt(
     "CHS-314",
-    "{tp} {offsets}: a piece of {rows} rows was sent again, and shard {shard} of {table} now holds {there} rows of "
+    "{tp} {offsets}: a piece of {rows:rows} was sent again, and shard {shard} of {table} now holds {there:rows} of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
     "run `chsink state resolve {arguments} --resend`, which names the rows to delete first (both copies)",
@@ -221,7 +232,8 @@ CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
     "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
-    "state, so nothing is lost or inserted twice",
+    "state, so nothing is lost or inserted twice; but a topic of which nothing has landed starts at "
+    'kafka.starting_offsets: if that is "latest", set it to "earliest" for this start',
 )
 CANNOT_PROBE = halt(
     "CHS-317",
@@ -243,7 +255,8 @@ FOREIGN_ROWS = halt(
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
-    "with --resend, which names the rows to delete first",
+    "with --resend, which names the rows to delete first: copy rows that are not the range's own, and insert them "
+    "again once it has landed",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -311,22 +324,24 @@ RESEND_NOT_READABLE = preflight(
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {rows} rows of {ranges}: if the range is inserted again, they will be there twice",
+    "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {letters} dead letters of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them on {url}, where dead letters are kept: {delete}; then run this command again before you start the "
-    "job, because ClickHouse would drop them as duplicates",
+    "{table} holds {letters:dead letters} of {ranges}: if the range is inserted again, they will be there twice",
+    "if some are of an earlier topic of this name, copy them to another table first: Kafka no longer holds their "
+    "records; delete them on {url}, where dead letters are kept: {delete}; then run this command again before you "
+    "start the job, because ClickHouse would drop them as duplicates",
 )
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
-    "{table} holds {rows} rows of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
+    "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
-    "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
-    "older ones too, {where}: {delete}; then run this command again before you start the job, because ClickHouse "
+    "if these are all rows of this range, pass --landed; to insert the range again, first copy rows of an earlier "
+    "topic to another table (Kafka no longer holds their records), then delete all of these rows, older ones too, "
+    "{where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = preflight(

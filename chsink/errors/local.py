@@ -157,9 +157,9 @@ FEW_PROCESSES = preflight(
 )
 LITTLE_MEMORY = preflight(
     "CHS-917",
-    "this machine or container has {memory} MB of memory; {tasks} tasks at a time need about {needed} MB",
+    "this machine or container has {memory} MB of memory; about {needed} MB are needed for {tasks:tasks} at a time",
     'give it more memory, or run fewer tasks at a time: spark.master = "local[1]"',
-    ok="{memory} MB of memory are enough for {tasks} tasks at a time",
+    ok="{memory} MB of memory are enough for {tasks:tasks} at a time",
 )
 HOST_NAME_UNKNOWN = preflight(
     "CHS-918",

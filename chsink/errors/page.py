@@ -48,11 +48,12 @@ _SEE_RUNBOOK = "\nWhat to do about each halt is in the [runbook](operations.md#w
 def text(template: str) -> str:
     """A template of the catalogue as a sentence of Markdown, fit for a table's cell."""
     shown, in_code = "", False
-    for literal, name, _, _ in Formatter().parse(template):
+    for literal, name, nouns, _ in Formatter().parse(template):
         shown += literal
         in_code ^= literal.count("`") % 2 == 1
         if name:
             shown += _ARGUMENTS.get(name) or (f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*")
+            shown += f" {nouns}" if nouns else ""
     if re.fullmatch(r"(\{\w+\})+", template):
         return "See the message."
     shown = re.sub(r"\s*\n\s*", " ", shown.strip()).replace("|", "\\|")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from chsink.errors.entry import altered, preflight
 
+_NEW = (
+    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement, "
+    "`chsink sql dead-letters` that of a table of dead letters) and grant SELECT and INSERT on it; or "
+)
 _DROPPED = (
-    "if records have landed in this table before and it is gone: restore it from a backup (`chsink verify` then names "
-    "the offsets that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table}`, delete the rows of these records from the targets of its views, set kafka.starting_offsets = "
-    '"earliest", and start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still '
-    "holds. Otherwise "
+    ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
+    "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table {table}`, "
+    "delete the rows of these records from the targets of its views, and their dead letters (of a topic: name a new "
+    'one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start with a new checkpoint (set '
+    "sink.checkpoint to a new folder): chsink lands what Kafka still holds"
 )
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
@@ -24,18 +28,18 @@ TOPIC_MISSING = preflight(
 NO_TABLE = preflight(
     "CHS-202",
     "the table {table} does not exist at {url}, or this user cannot see it",
-    _DROPPED_OF_A_TOPIC + "create it on every shard and grant SELECT and INSERT on it, or correct the route",
+    _NEW + "correct the name in the job file" + _DROPPED_OF_A_TOPIC,
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
     "topic {topic} has no table: {table} does not exist at {url}, or this user cannot see it",
-    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or give the topic another table in a "
-    "[[route]] of its own; or exclude the topic from topic_pattern with (?!…)",
+    _NEW + "give the topic another table in a [[route]] of its own; or exclude the topic from topic_pattern with "
+    "(?!…)" + _DROPPED,
 )
 NO_TABLE_OF_VALUE = preflight(
     "CHS-202",
     "the table {table}, which {key} gives to topic {topic}, does not exist at {url}, or this user cannot see it",
-    _DROPPED + "create it on every shard and grant SELECT and INSERT on it; or correct the name in the job file",
+    _NEW + "correct the name in the job file" + _DROPPED,
 )
 NO_TABLE_YET = preflight(
     "CHS-202",
@@ -87,7 +91,7 @@ NOT_REPLICATED = preflight(
     "CHS-207",
     "{table} on {urls} is not a replicated table: the replicas would hold different rows",
     "make it a ReplicatedMergeTree, or list each server as a separate shard in clickhouse.endpoints",
-    ok="{table} has {total} replicas, insert_quorum is {quorum}",
+    ok="{table} has {total:replicas}, insert_quorum is {quorum}",
 )
 REPLICAS_DIFFER = preflight(
     "CHS-207",
@@ -96,7 +100,7 @@ REPLICAS_DIFFER = preflight(
 )
 NO_QUORUM = preflight(
     "CHS-207",
-    "{table} has {total} replicas and insert_quorum is {quorum}: if a replica fails for good right after "
+    "{table} has {total:replicas} and insert_quorum is {quorum}: if a replica fails for good right after "
     "it acknowledged an insert, the rows are lost",
     'set insert_quorum = "auto" in [clickhouse.settings]',
 )
@@ -132,11 +136,11 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
-    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
-    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows of the range are "
-    "there; otherwise with --resend, after deleting those that are there (it names those that it finds), or with "
-    "--lost to give up the missing rows; then run the ALTER",
+    "if the job has never run, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise stop it and run "
+    "`chsink status`; if no partition of this table is at BEFORE, run the ALTER; if one is, ClickHouse has "
+    "forgotten its tokens: resolve it before the ALTER: check the table, then run `chsink state resolve TOPIC "
+    "PARTITION` with --landed if all rows of the range are there; otherwise with --resend, after deleting those "
+    "that are there (it names those that it finds), or with --lost to give up the missing rows; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -150,7 +154,7 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} remembers {kept} blocks, but a round of {chunks} chunks, each in {spread} table partitions, may "
+    "{table} at {url} remembers {kept} blocks, but a round of {chunks:chunks}, each in {spread:table partitions}, may "
     "need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
     ok="{table} at {url} remembers {kept} blocks; one round needs at most {blocks}",
@@ -352,7 +356,7 @@ COLUMN_TAKES_NOTHING = preflight(
     "CHS-223",
     "almost no record fits column {column} of type {type}: {reason}",
     "use {declare}",
-    ok="the {count} columns of {table} can be filled from {topic}",
+    ok="{table}: {count:columns} can be filled from {topic}",
 )
 COLUMN_TAKES_NOT_ALL = preflight(
     "CHS-223",
@@ -368,7 +372,7 @@ CLOCKS_DIFFER = preflight(
 )
 RECORDS_EXPIRED = preflight(
     "CHS-225",
-    "Kafka deleted {expired} offsets of {topic} before chsink read them",
+    "Kafka deleted {expired:offsets} of {topic} before chsink read them",
     "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307: to accept "
     'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
@@ -456,15 +460,19 @@ LAYOUT_CHANGED = preflight(
 STATE_MAY_BE_LOST = preflight(
     "CHS-229",
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, run "
-    "`chsink state recover`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, make sure "
+    "that no process of the job is running, executors included, and run `chsink state recover`; if the topic was "
+    "deleted and created again, name a new table in its [[route]] instead, as rows do not show of which topic they "
+    "are, and recover would skip records; if another sink inserted the rows, give this sink its own table; to insert "
+    "the records "
     'again, set errors.on_existing_rows = "accept"',
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, run `chsink "
-    "state recover --replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, make sure "
+    "that no process of the job is running, executors included, and run `chsink state recover --replace`; if another "
+    "sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
 TABLE_IS_EMPTY = preflight(
@@ -473,7 +481,8 @@ TABLE_IS_EMPTY = preflight(
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
     "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
     "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
-    "{topic} --table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    "{topic} --table {table}`; {delete}; do the same in the targets of its views; delete the topic's dead letters (of "
+    "a topic: name a new one in dead_letters.topic); set kafka.starting_offsets = "
     '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
@@ -492,7 +501,7 @@ INSERTS_QUEUED = preflight(
 )
 TOO_MANY_PARTITIONS = preflight(
     "CHS-230",
-    "{table} at {url} has {touched} table partitions, but the server refuses an insert into more than {limit} of them "
+    "{table} at {url} has {touched:table partitions}, but the server refuses an insert into more than {limit} of them "
     "(code 252)",
     "lower clickhouse.chunk_offsets, or set max_partitions_per_insert_block in [clickhouse.settings]",
 )
@@ -712,7 +721,7 @@ MIRROR_CONTROL_COMPACTED = preflight(
     "CHS-252",
     "the control topic {topic} has cleanup.policy={policy}: compaction removes events that are still needed",
     "set its cleanup.policy to delete, or name another topic in mirror.control_topic",
-    ok="control topic {topic}: {partitions} partitions, events are kept {kept}",
+    ok="control topic {topic}: {partitions:partitions}, events are kept {kept}",
 )
 MIRROR_CONTROL_SHORT = preflight(
     "CHS-253",
@@ -727,7 +736,7 @@ MIRROR_CONTROL_SMALL = preflight(
 )
 MIRROR_CONTROL_ONE_COPY = preflight(
     "CHS-255",
-    "the control topic {topic} has one replica on a cluster of {brokers} brokers: the mirror stops if that one fails",
+    "the control topic {topic} has one replica on a cluster of {brokers:brokers}: the mirror stops if that one fails",
     "raise its replication factor with kafka-reassign-partitions.sh",
 )
 MIRROR_CONTROL_NOT_MADE = preflight(
@@ -775,7 +784,7 @@ MIRROR_NO_TABLE = preflight(
     "Iceberg table {table} does not exist in catalog {catalog}",
     "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it; if it existed "
     "before, see CHS-343",
-    ok="Iceberg table {table}: {columns} columns, format version 2, Parquet{partitions}",
+    ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
 )
 MIRROR_NO_BRANCH = preflight(
     "CHS-262",
@@ -789,6 +798,13 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
     ok="Iceberg table {table} does not exist yet: the mirror creates it",
+)
+MIRROR_TABLE_NOT_AS_WANTED = preflight(
+    "CHS-284",
+    "the Iceberg table {table} cannot be created as the job file wants it: {reason}",
+    "correct mirror.create or the create of its [[mirror.route]]; if a column is text only because of a few values, "
+    'name its type, for example create.types = {{ ordered_at = "timestamptz" }}: records that do not fit it are bad '
+    "values then",
 )
 MIRROR_NO_CLICKHOUSE_TABLE = preflight(
     "CHS-284",
@@ -936,7 +952,7 @@ SUBJECT_MISSING = preflight(
     "CHS-276",
     "{topic}: the Schema Registry at {urls} has no subject {subject}",
     "ignore this if the producers name their subjects differently; otherwise check the topic and schema_registry.url",
-    ok="the Schema Registry has {versions} versions of the subject {subject}",
+    ok="the Schema Registry has {versions:versions} of the subject {subject}",
 )
 SCHEMA_FILE_WRONG = preflight(
     "CHS-277",

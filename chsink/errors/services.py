@@ -63,7 +63,7 @@ PIECE_TOO_LATE = unavailable(
 )
 ANSWERS_MISSING = unavailable(
     "CHS-706",
-    "{answers} of {expected} tasks reported a result",
+    "{answers} of {expected:tasks} reported a result",
     "start again: the batch is in doubt, and chsink will settle it",
 )
 TOKEN_DOUBTFUL = unavailable(
@@ -219,7 +219,7 @@ DEAD_LETTERS_UNSENT = unavailable(
 )
 REPLAY_MARKS_UNSENT = unavailable(
     "CHS-735",
-    "{tp}: the records of {letters} dead letters have landed, but their replay marks could not be written to topic "
+    "{tp}: the records of {letters:dead letters} have landed, but their replay marks could not be written to topic "
     "{topic}: {reason}",
     "check the brokers and the WRITE right on the topic, then run `chsink dlq replay` again: no record lands twice",
 )

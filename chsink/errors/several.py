@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from chsink.errors.catalogue import CATALOGUE
+from chsink.errors.counts import filled
 from chsink.errors.entry import Entry, fields
 from chsink.errors.families import ChsinkError
 
@@ -66,7 +67,7 @@ def _sentence(entry: Entry, alike: Sequence[ChsinkError]) -> str:
     for values, mine in list(tps.items())[:SPELLED_OUT]:
         params = dict(zip(others, values, strict=True)) | {"tp": ", ".join(dict.fromkeys(mine))}
         if not said or len(varying) != 1:
-            said.append(entry.sentence.format_map(params))
+            said.append(filled(entry.sentence, params))
         elif "tp" in named:
             said.append(f"the same for {params['tp']}: {params[varying[0]]}")
         else:

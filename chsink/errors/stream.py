@@ -27,7 +27,7 @@ SOURCE_SPLITS = preflight(
 )
 TASK_COUNT = preflight(
     "CHS-602",
-    "Spark runs {tasks} tasks for {expected} topic-partitions with new records: one task must own each",
+    "Spark runs {tasks:tasks} for {expected:topic-partitions} with new records: one task must own each",
     "remove minPartitions and maxRecordsPerPartition from the source, and repartition, coalesce, joins with a "
     "shuffle, aggregations, sorts and unions from the stream; do such work in ClickHouse (materialized views)",
 )

@@ -73,7 +73,7 @@ class Definition:
 
 
 def defined(name: str, columns: Mapping[str, IcebergType], new: NewTable) -> Definition:
-    """The table with these columns, and those for Kafka's own fields.  PreflightError CHS-268 if ``new`` names a column
+    """The table with these columns, and those for Kafka's own fields.  PreflightError CHS-284 if ``new`` names a column
     that the table does not have, or a transform that its column cannot have.
     """
     types = {**{n: kind for n, kind in columns.items() if n not in KAFKA}, **KAFKA}
@@ -91,7 +91,7 @@ def defined(name: str, columns: Mapping[str, IcebergType], new: NewTable) -> Def
             new,
         )
     except ValueError as error:
-        raise preflight.MIRROR_TABLE_NOT_CREATED(table=name, reason=said(error)) from error
+        raise preflight.MIRROR_TABLE_NOT_AS_WANTED(table=name, reason=error) from error
 
 
 def _field(fields: Mapping[str, NestedField], name: str) -> NestedField:

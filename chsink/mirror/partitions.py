@@ -28,6 +28,8 @@ from chsink.decode.codec import Mask
 
 MAX_FOLDER_BYTES = 200
 """The longest name of a folder that is made of a partition value; most file systems allow 255."""
+FEW = 2**16
+"""NumPy sorts numbers below this, if they have 16 bits, in linear time."""
 
 
 def unusable(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:
@@ -106,11 +108,13 @@ class Partitioning:
             yield PartitionRows((), (), rows)
             return
         columns = [column.of(rows) for column in self._columns]
-        codes = np.zeros(rows.num_rows, dtype=np.int64)
-        for column in columns:  # each step numbers the combinations anew, so that no product of counts overflows
-            codes = codes * len(column.dictionary) + column.indices.to_numpy()
-            codes = np.unique(codes, return_inverse=True)[1]
-        order = np.argsort(codes, kind="stable")
+        codes, most = np.zeros(rows.num_rows, dtype=np.int64), 1
+        for column in columns:
+            codes, most = codes * len(column.dictionary) + column.indices.to_numpy(), most * len(column.dictionary)
+            if most > FEW:  # number the combinations anew, so that no product of counts overflows
+                codes = np.unique(codes, return_inverse=True)[1]
+                most = int(codes.max()) + 1
+        order = np.argsort(codes.astype(np.uint16) if most <= FEW else codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
         ordered = rows if len(starts) == 1 else rows.take(pa.array(order))
         firsts = pa.array(order[starts])

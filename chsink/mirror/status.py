@@ -30,6 +30,9 @@ from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
+TOTAL_FILES, TOTAL_BYTES = "total-data-files", "total-files-size"
+"""Where a snapshot's summary says what its branch holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorPartition:
@@ -50,6 +53,8 @@ class TableStatus:
     """``problem`` is the halt that a start would raise, ``fix`` what to do about it; both are empty if there is none.
     ``lag`` counts offsets that the table lacks, ``lag_s`` is the age of the oldest record among them, None if it is not
     known.  ``pending`` counts offsets with files that wait for a commit, ``pending_units`` the reports of them.
+    ``snapshots``: how many the table keeps; ``files`` and ``bytes``: the data files of the mirror's branch, None if its
+    newest snapshot does not say.
     """
 
     table: str
@@ -62,6 +67,9 @@ class TableStatus:
     pending_units: int
     lag: int
     lag_s: float | None
+    snapshots: int
+    files: int | None
+    bytes: int | None
     partitions: tuple[MirrorPartition, ...]
 
     def measures(self) -> dict[str, float | None]:
@@ -73,6 +81,9 @@ class TableStatus:
             "units": self.pending_units,
             "last_commit": _seconds(self.last_commit),
             "valid": _seconds(self.valid_through),
+            "snapshots": self.snapshots,
+            "files": self.files,
+            "file_bytes": self.bytes,
         }
 
 
@@ -158,6 +169,21 @@ class _Table:
             return None
         return self.read.table.metadata.snapshot_by_id(self.chain.snapshot_id)
 
+    @property
+    def snapshots(self) -> int:
+        """How many there are, of all branches."""
+        return 0 if self.read is None else len(self.read.table.metadata.snapshots)
+
+    @property
+    def files(self) -> tuple[int | None, int | None]:
+        """How many data files the branch has, and their bytes, as its newest snapshot says."""
+        if self.read is None or (head := self.read.view.head) is None:
+            return 0, 0
+        newest = self.read.table.metadata.snapshot_by_id(head)
+        summary = {} if newest is None or newest.summary is None else newest.summary.additional_properties
+        files, size = (summary.get(name, "") for name in (TOTAL_FILES, TOTAL_BYTES))
+        return (int(files), int(size)) if files.isdecimal() and size.isdecimal() else (None, None)
+
 
 def _read(target: Target, names: Names, *, new: bool) -> _Table:
     """``new``: the mirror creates the table if it is missing."""
@@ -201,6 +227,8 @@ def _table(
         units,
         sum(p.end - (p.until or 0) for p in partitions),
         lag_s,
+        table.snapshots,
+        *table.files,
         partitions,
     )
 

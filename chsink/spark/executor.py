@@ -18,12 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from chsink.batch.model import Ack
 from chsink.batch.roles import TaskBody
+from chsink.spark.arrow_batches import RecordSizes
 from chsink.spark.input_end import to_the_end, worker_input
 
-ACK_SCHEMA: Final = "ack string"
+ACK_SCHEMA: Final = StructType([StructField("ack", StringType()), StructField("record_bytes", LongType())])
+"""Not as text, which Spark's JVM would parse three times a batch."""
 PART: Final = "_chsink_part"
 """The column with the number of the source's partition that a row of an exact read comes from."""
 
@@ -44,9 +47,11 @@ class ExecutorTask:
     topics: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Land what the task holds; yield one row with the acknowledgement."""
-        whole = to_the_end(batches, worker_input())
-        yield _rows([self.body(_number(), placed(whole, self.topics) if self.topics else whole)])
+        """Land what the task holds; yield one row with the acknowledgement and the mean size of a record."""
+        sizes = RecordSizes()
+        whole = sizes.counted(to_the_end(batches, worker_input()))
+        ack = self.body(_number(), placed(whole, self.topics) if self.topics else whole)
+        yield _rows([ack], sizes.mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +101,7 @@ def _number() -> int:
     return context.partitionId()
 
 
-def _rows(acks: Iterable[Ack]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"ack": [ack.to_json() for ack in acks]})
+def _rows(acks: Sequence[Ack], record_bytes: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"ack": [ack.to_json() for ack in acks], "record_bytes": [record_bytes] * len(acks)}
+    )

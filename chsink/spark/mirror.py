@@ -35,7 +35,7 @@ from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.status import status_if_known
-from chsink.mirror.task import CHUNK_OFFSETS, Share
+from chsink.mirror.task import Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.observe.logs import logger
 from chsink.observe.metrics import MirrorMetrics
@@ -50,7 +50,7 @@ from chsink.spark.offset_log import planned_batch
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
-from chsink.spark.sink import ARROW_ROWS, kafka_stream, triggered
+from chsink.spark.sink import kafka_stream, triggered
 from chsink.spark.starting import FIRST
 from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
@@ -223,7 +223,7 @@ class MirrorRun:
             raise stopped(error) from error
 
     def _started(self) -> StreamingQuery:
-        config, mirror = self._config, self._config.mirror
+        config, mirror = self._config.at_the_mirrors_pace(), self._config.mirror
         checkpoint = config.mirror_checkpoint()
         raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, None))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
@@ -234,7 +234,7 @@ class MirrorRun:
         self._loop.start(of_frame(stream), exact_reads)
         self._coordination.begin()
         writer = stream.writeStream.foreachBatch(self._land).option("checkpointLocation", checkpoint)
-        return triggered(writer, self._config).start()
+        return triggered(writer, config).start()
 
     def _starting_offsets(self) -> str:
         """Where the group is, used with a new checkpoint only."""
@@ -250,7 +250,6 @@ class MirrorRun:
     def _batch(self, frame: DataFrame, batch_id: int) -> SparkBatch[Share]:
         query, spark = current_query(frame), frame.sparkSession
         check_whole(frame)
-        spark.conf.set(ARROW_ROWS, str(CHUNK_OFFSETS))
         planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
         return SparkBatch(query.run_id, frame, planned, lambda: query.stream(spark))
 

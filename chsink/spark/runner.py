@@ -14,6 +14,7 @@ from chsink.batch.model import Ack, Assigned, PlannedBatch
 from chsink.batch.roles import Landing, Tasks
 from chsink.errors import services
 from chsink.errors import stream as errors
+from chsink.spark.arrow_batches import MOST_ROWS, bound_bytes, bound_rows, learn
 from chsink.spark.executor import ACK_SCHEMA, PART, PLACE, PLACE_BITS, ExactTask, ExecutorTask
 from chsink.spark.stream_plan import StreamPlan
 from chsink.spark.task_check import check_tasks
@@ -40,6 +41,7 @@ class SparkReads(Generic[A]):
         """One action over an exact read of the assignments' ranges."""
         ranges = {a.topic_partition: a.held for a in assignments}
         frame = self.stream.exact(ranges)
+        bound_bytes(frame.sparkSession)
         expected = check_tasks(frame, sum(not r.is_empty for r in ranges.values()))
         return _by_range(self.tasks, frame, assignments, ranges, expected)
 
@@ -49,24 +51,30 @@ class SparkBatchTasks(SparkReads[A]):
     """:class:`chsink.batch.roles.BatchTasks` over the micro-batch ``frame``."""
 
     frame: DataFrame
+    most_rows: int
 
     def from_batch(self, batch: PlannedBatch, assignments: Sequence[A]) -> list[Ack]:
         """One action over the micro-batch at hand."""
+        topics = {tp.topic for tp, offsets in batch.ranges.items() if not offsets.is_empty}
+        bound_rows(self.frame.sparkSession, topics, tuple(self.tasks.fields), self.most_rows)
         return _run(self.tasks, self.frame, assignments, batch.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkBatch(Generic[A]):
-    """:class:`chsink.batch.loop.MicroBatch`: the batch's frame, its plan, and how to learn its stream."""
+    """:class:`chsink.batch.loop.MicroBatch`: the batch's frame, its plan, and how to learn its stream.  ``most_rows``
+    bounds the rows of an Arrow batch.
+    """
 
     run: object
     frame: DataFrame
     planned: PlannedBatch
     stream: Callable[[], StreamPlan]
+    most_rows: int = MOST_ROWS
 
     def tasks(self, landing: Landing[A], stream: StreamPlan) -> SparkBatchTasks[A]:
         """See :class:`chsink.batch.loop.MicroBatch`."""
-        return SparkBatchTasks(landing.tasks, stream, self.frame)
+        return SparkBatchTasks(landing.tasks, stream, self.frame, self.most_rows)
 
 
 def exact_reads(landing: Landing[A], stream: StreamPlan) -> SparkReads[A]:
@@ -84,9 +92,11 @@ def _run(
     columns, body = columns_of(tasks.fields, frame), tasks.body(assignments, planned)
     if 0 < len(topics) <= NUMBERED_TOPICS:
         rest = [column for name, column in columns.items() if name not in ("topic", "partition")]
-        acks = _acks(frame.select(_place(topics), *rest), ExecutorTask(body, topics))
+        answers = _answers(frame.select(_place(topics), *rest), ExecutorTask(body, topics))
     else:
-        acks = _acks(frame.select(*columns.values()), ExecutorTask(body))
+        answers = _answers(frame.select(*columns.values()), ExecutorTask(body))
+    learn(tuple(tasks.fields), ((ack.topic, mean) for ack, mean in answers))
+    acks = [ack for ack, _ in answers]
     if len(acks) != expected:
         raise services.ANSWERS_MISSING(expected=expected, answers=len(acks))
     return acks
@@ -103,7 +113,8 @@ def _by_range(
     chosen = frame.select(*columns_of(tasks.fields, frame).values(), F.spark_partition_id().alias(PART))
     number = min(expected, _most_tasks(frame, ranges.values()))
     shared = chosen.coalesce(number) if number < expected else chosen
-    return _of_ranges(_acks(shared, ExactTask(tasks.body(assignments, ranges))), number, expected)
+    answers = _answers(shared, ExactTask(tasks.body(assignments, ranges)))
+    return _of_ranges([ack for ack, _ in answers], number, expected)
 
 
 def _place(topics: Sequence[str]) -> Column:
@@ -114,8 +125,9 @@ def _place(topics: Sequence[str]) -> Column:
     return number.alias(PLACE)
 
 
-def _acks(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[Ack]:
-    return [Ack.from_json(row.ack) for row in frame.mapInArrow(task, ACK_SCHEMA).collect()]
+def _answers(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[tuple[Ack, int]]:
+    """Acknowledgements, and the mean size of a record of each task that knows it."""
+    return [(Ack.from_json(row.ack), row.record_bytes) for row in frame.mapInArrow(task, ACK_SCHEMA).collect()]
 
 
 def _most_tasks(frame: DataFrame, ranges: Collection[OffsetRange]) -> int:

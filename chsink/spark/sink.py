@@ -49,10 +49,6 @@ from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.tables.grow import add_missing
 
-ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-MOST_ARROW_ROWS = 100_000
-"""Larger chunks come in several Arrow batches: Spark's JVM spends more on one large batch."""
-
 
 class Sink:
     """One sink: owns its state from the first batch (or ``start``) on.  Callable, for ``foreachBatch``."""
@@ -95,7 +91,6 @@ class Sink:
         check_checkpoint(self._services, folder)
         self._loop.start(of_frame(stream), exact_reads)
         check_passed_over(self._services, folder)
-        self._bound_batches(stream)
         writer = stream.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)
         return triggered(writer, self.config).start()
 
@@ -163,13 +158,7 @@ class Sink:
     def _batch(
         self, run: object, frame: DataFrame, planned: PlannedBatch, stream: Callable[[], StreamPlan]
     ) -> SparkBatch[Assignment]:
-        self._bound_batches(frame)
-        return SparkBatch(run, frame, planned, stream)
-
-    def _bound_batches(self, frame: DataFrame) -> None:
-        """How many records Spark hands to a worker at a time."""
-        rows = min(self.config.clickhouse.chunk_offsets, MOST_ARROW_ROWS)
-        frame.sparkSession.conf.set(ARROW_ROWS, str(rows))
+        return SparkBatch(run, frame, planned, stream, self.config.clickhouse.chunk_offsets)
 
     def _open(self, stream: StreamPlan) -> Landing[Assignment]:
         return open_for(self._services, stream, self.observer)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from chsink.errors.counts import counted
+
 
 @dataclass(frozen=True, slots=True)
 class LastVerify:
@@ -30,7 +32,7 @@ class LastVerify:
         """For a person."""
         said = ", ".join(f"{count:,} {name}" for name, count in self.differences.items()) or "differences found"
         part = f" ({self.part})" if self.part else ""
-        return f"{self.at}{part}: {self.offsets:,} offsets judged, {'no difference' if self.ok else said}"
+        return f"{self.at}{part}: {counted(self.offsets, 'offsets')} judged, {'no difference' if self.ok else said}"
 
     def keep(self, file: Path) -> None:
         """Replace the file as a whole.  Raises OSError."""

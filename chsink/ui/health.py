@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
+from chsink.errors.counts import counted
 from chsink.status.model import SinkStatus
 from chsink.ui.picture import Picture
 
@@ -77,6 +78,8 @@ def _usual(picture: Picture) -> Health:
     status = picture.status
     if status is None:
         return _of_mirror_alone(picture)
+    if status.in_doubt and not status.lag:
+        return _of_doubt(picture, status.in_doubt)
     if not status.lag:
         landed_all = f"Up to date: everything that Kafka holds has landed{_left_out(status)}."
         return Health("good", landed_all + _of_mirror(picture))
@@ -87,6 +90,17 @@ def _usual(picture: Picture) -> Health:
         until = f"caught up in {duration(left)}" if left else "not catching up at this speed"
         return Health("busy", f"Landing {landed:,.0f} offsets per second, {status.lag:,} behind: {until}.")
     return Health("busy", f"{_waits(status)}{_of_mirror(picture)}")
+
+
+def _of_doubt(picture: Picture, ranges: int) -> Health:
+    """All that Kafka holds is announced, but not all of it is confirmed: a batch lands, or a job died in one."""
+    it = "it" if ranges == 1 else "them"
+    words = (
+        f"{_count(ranges, 'range is', 'ranges are')} in doubt: a running job is landing {it}, or the next start does."
+    )
+    if picture.job is not None and not picture.job.end:
+        words = f"Landing the last {'range' if ranges == 1 else f'{ranges:,} ranges'} that Kafka holds."
+    return Health("busy", words + _of_mirror(picture))
 
 
 def _of_mirror_alone(picture: Picture) -> Health:
@@ -118,7 +132,7 @@ def _of_mirror(picture: Picture) -> str:
     if picture.mirror is None or picture.mirror.status is None:
         return ""
     behind = sum(table.lag for table in picture.mirror.status.tables)
-    return f" The mirror is {_count(behind, 'offset', 'offsets')} behind." if behind else ""
+    return f" The mirror is {counted(behind, 'offsets')} behind." if behind else ""
 
 
 def _ids(ids: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from chsink.batch.ledger import read_records, read_sink
 from chsink.clickhouse.cluster import Cluster
 from chsink.config import Route
 from chsink.errors import PreflightError, preflight
+from chsink.errors.counts import counted
 from chsink.errors.several import raise_all
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader, open_exact_reader
@@ -106,8 +107,7 @@ class Audit:
             report.notes += route.rules.notes
             mine = [p for p in report.partitions if p.table == route.table]
             if any(p.missing.offsets or p.different.offsets for p in mine) and (count := removals(route.target)):
-                mutations = "1 mutation" if count == 1 else f"{count:,} mutations"
-                report.notes.append(f"{mutations} of {route.table} deleted or updated rows")
+                report.notes.append(f"{counted(count, 'mutations')} of {route.table} deleted or updated rows")
         report.notes += [note for whole in self.wholes for note in whole.notes]
         report.notes = list(dict.fromkeys(report.notes))
 

@@ -60,6 +60,21 @@ sink.start(stream.where("offset % 2 = 0")).awaitTermination()
 sink.close()
 spark.stop()
 """
+MIRROR = """
+import importlib, pkgutil
+import chsink.mirror
+import pyarrow as pa
+from pyiceberg.transforms import parse_transform
+from pyiceberg.types import StringType, TimestamptzType
+
+for module in pkgutil.walk_packages(chsink.mirror.__path__, "chsink.mirror."):
+    importlib.import_module(module.name)
+times, texts = pa.array([0], pa.timestamp("us", "UTC")), pa.array(["x"])
+for name in ("year", "month", "day", "hour"):
+    parse_transform(name).pyarrow_transform(TimestamptzType())(times)
+for name in ("identity", "bucket[4]", "truncate[2]", "void"):
+    parse_transform(name).pyarrow_transform(StringType())(texts)
+"""
 WRONG = 'from chsink import load\n\nname: int = load("job.toml").sink.name\n'
 
 
@@ -200,6 +215,14 @@ def test_commands(installed: Installed, tmp_path: Path) -> None:
     said = installed.run("chsink", "dev", "up", cwd=tmp_path, code=2)
     assert "CHS-911" in said
     assert "-m pip install chdb" in said
+
+
+def test_the_extra_of_the_mirror_is_enough_for_partitioned_tables(installed: Installed, tmp_path: Path) -> None:
+    """⚑ pyiceberg computes partition values in a package of its own, which it asks for only then."""
+    (own,) = metadata.distributions(name="chsink", path=[str(installed.packages)])
+    for distribution in required(map(Requirement, own.requires or ()), "mirror").values():
+        link(distribution, installed.packages)
+    installed.run(installed.python, "-c", MIRROR, cwd=tmp_path)
 
 
 @pytest.mark.soak

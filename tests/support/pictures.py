@@ -157,7 +157,9 @@ def mirrored() -> Picture:
         }
     )
     tables = (
-        TableStatus("lake.clicks", "", "", 5_126_883_402_117_345_921, at(-38), at(-41), 41_200, 3, 60_210, 44.0, ()),
+        TableStatus(
+            "lake.clicks", "", "", 5_126_883_402_117_345_921, at(-38), at(-41), 41_200, 3, 60_210, 44.0, 2, 9, 70, ()
+        ),
         TableStatus(
             "lake.flights",
             f"{wrong.id}: {wrong.message}",
@@ -169,6 +171,9 @@ def mirrored() -> Picture:
             0,
             812_400,
             7_290.0,
+            2,
+            9,
+            70,
             (),
         ),
     )

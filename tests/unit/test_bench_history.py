@@ -19,11 +19,19 @@ def test_ratios_are_of_rows_and_of_cpu_and_larger_is_better() -> None:
     report = {
         "machine": MACHINE,
         "speed": SPEED,
-        "mirror": {"variants": variants(p=(400, 3.0), m=(300, 4.0))},
+        "mirror": {
+            "variants": variants(p=(400, 3.0), m=(300, 4.0)),
+            "kinds": {"kinds": {"bucket": {"ratio": 1.5}}},
+            "both": {"ratio": 0.75},
+        },
         "shards": {"rates": {"four": 0.8}},
         "shapes": {"shapes": {"wide": {"rows_to_b2": 1.5, "cpu_to_b2": 1.25}}},
         "formats": {"avro": {"of_json": 3.0}},
         "routes": {"ratio": 0.5},
+        "latency": {"partitions": {"64": {"b": {"p50_s": 3.0, "p99_s": 4.0}, "c": {"p50_s": 1.5, "p99_s": 4.0}}}},
+        "overhead": {"rows": [{"partitions": 4, "plain_ms": 100.0, "batch_ms": 200.0}]},
+        "endurance": {"goals": {"batch_ms": {"growth": 1.25}}},
+        "settling": {"ratio": 2.0},
         "memory": {"anything": 1},
     }
     assert ratios_of(report) == {
@@ -35,11 +43,18 @@ def test_ratios_are_of_rows_and_of_cpu_and_larger_is_better() -> None:
         "speed (c) to (b2), CPU": 1.0,
         "mirror (m) to (p), rows": 0.75,
         "mirror (m) to (p), CPU": 0.75,
+        "mirror bucket (m) to (s), rows": 1.5,
+        "mirror (cm) to (c), rows": 0.75,
         "shards four, rows": 0.8,
         "shapes wide (c) to (b2), rows": 1.5,
         "shapes wide (c) to (b2), CPU": 1.25,
         "formats avro to json, CPU": 3.0,
         "routes one topic to many, time": 2.0,
+        "latency 64 partitions (c) to (b), p50": 2.0,
+        "latency 64 partitions (c) to (b), p99": 1.0,
+        "overhead 4 partitions (c) to (bt)": 0.5,
+        "endurance first tenth to last, time": 0.8,
+        "settling landed to settled, time": 0.5,
     }
 
 

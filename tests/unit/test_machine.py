@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from chsink import machine
 from chsink.cli.main import app
+from chsink.errors.counts import counted
 from chsink.findings import Finding, Severity
 from chsink.jvm import jars, java
 from chsink.machine import machine_findings
@@ -96,7 +97,7 @@ def test_tasks_are_as_many_as_java_counts_cores(
     (cgroup / "cpu.max").write_text(f"{text}\n")
     (cgroup / "memory.max").write_text("1000000\n")
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    assert f"; {tasks} tasks at a time" in found("CHS-917", None).sentence
+    assert found("CHS-917", None).sentence.endswith(f" for {counted(tasks, 'tasks')} at a time")
 
 
 def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:

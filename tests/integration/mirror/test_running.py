@@ -90,6 +90,35 @@ def test_a_signal_commits_what_was_handed_over(make_job: MakeJob, spark: SparkSe
     assert len(job.mirrored()) == 10
 
 
+def test_the_mirrors_own_trigger(make_job: MakeJob, spark: SparkSession) -> None:
+    """The first batch is handed over at once; what comes later waits in Kafka for the next one, for an hour.  A signal
+    ends the mirror meanwhile, and the next start goes on from there.
+    """
+    job = make_job({**RUNNING, "mirror.interval_s": "1", "mirror.trigger_interval": "1 hour"})
+    job.send(0, 10)
+
+    class Stop:
+        """Arrives when several batches of ``trigger.interval`` would have been handed over."""
+
+        times = 0
+        more_since = 0.0
+
+        @property
+        def received(self) -> str:
+            if not self.more_since and job.snapshots():
+                job.send(0, 20)
+                self.more_since = time.monotonic()
+            return "SIGTERM" if self.more_since and time.monotonic() > self.more_since + 3 else ""
+
+    with MirrorRun(job.config(), spark, structlog.get_logger("mirror")) as run:
+        run.run(Stop())
+    [table] = status(job)["tables"]
+    assert (len(job.mirrored()), table["lag"], table["pending"]) == (10, 20, 0)
+    job.drain(spark)
+    job.check_both()
+    assert len(job.mirrored()) == 30
+
+
 def test_commits_go_on_while_a_batch_runs(make_job: MakeJob, spark: SparkSession) -> None:
     """A batch holds the loop's lock for as long as it takes: here, until a commit was seen.  On a busy machine, a commit
     may come before anybody sees what waits for it: then more records are sent.

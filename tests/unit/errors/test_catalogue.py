@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from chsink.errors.catalogue import CATALOGUE, from_wire
-from chsink.errors.entry import fields, halt
+from chsink.errors.counts import counted
+from chsink.errors.entry import fields, halt, preflight
 from chsink.errors.families import HaltError
+from chsink.findings import passed
 from tests.support.parsed import nodes
 
 CHECKOUT = Path(__file__).parents[3]
@@ -45,6 +47,18 @@ def test_every_raise_site_gives_the_parameters_of_its_entry() -> None:
         if keywords != wanted:
             wrong.append((place, name, sorted(keywords), sorted(wanted)))
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [("0", "0 dead letters"), ("1", "1 dead letter"), ("11", "11 dead letters"), (1, "1 dead letter")],
+)
+def test_what_is_counted_has_its_noun(number: object, said: str) -> None:
+    entry = preflight("CHS-299", "{table} holds {count:dead letters}", "delete {count}", ok="{count:dead letters}")
+    error = entry(table="d.t", count=number)
+    assert (error.message, error.hint) == (f"d.t holds {said}", f"delete {number}")
+    assert passed(entry, count=number).sentence == said
+    assert counted(1_000, "dead letters") == "1,000 dead letters"
 
 
 def test_an_id_is_written_in_the_catalogue_only() -> None:

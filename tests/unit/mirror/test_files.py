@@ -14,16 +14,21 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import FloatType, LongType, NestedField, StringType
 
+from chsink.mirror import files as module
 from chsink.mirror.files import DataFiles, data_file, entry_of
 from chsink.mirror.types import TableColumns
 from tests.support.iceberg_cases import CASES
 
 Open = Callable[[], Catalog]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()))
+
+BY_BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(16), "bucket"))
 
 
 def table_of(open_catalog: Open, properties: Mapping[str, str], schema: Schema = SCHEMA) -> Table:
@@ -108,6 +113,26 @@ def test_a_file_is_closed_at_the_target_size(open_catalog: Open) -> None:
     assert len({file.file_path for file in files}) == 7
     append(table, files)
     assert table.refresh().scan().to_arrow().column("id").to_pylist() == [*range(14_000)]
+
+
+@pytest.mark.parametrize("spec", [UNPARTITIONED_PARTITION_SPEC, BY_BUCKET])
+def test_a_longer_range_holds_no_more_memory(
+    open_catalog: Open, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec
+) -> None:
+    """O-3: once what may be held is full, Arrow's memory stays as it is, however many rows come."""
+    monkeypatch.setattr(module, "HELD_BYTES", 400_000)
+    properties = {"write.parquet.row-group-size-bytes": "200000"}
+    table = open_catalog().create_table("shop.t", SCHEMA, partition_spec=spec, properties=properties)
+
+    def most(batches: int) -> int:
+        files, before, found = DataFiles(table.metadata, table.io, uuid4()), pa.total_allocated_bytes(), 0
+        for number in range(batches):
+            files.write(batch(table, number * 1000, number * 1000 + 1000))
+            found = max(found, pa.total_allocated_bytes() - before)
+        assert sum(file.record_count for file in files.close()) == batches * 1000
+        return found
+
+    assert most(80) <= 1.1 * most(20)
 
 
 def test_one_file_by_default(open_catalog: Open) -> None:

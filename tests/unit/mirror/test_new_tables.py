@@ -125,8 +125,10 @@ def test_nested_columns(open_catalog: Open) -> None:
     ],
 )
 def test_what_does_not_fit_the_columns(new: NewTable, words: str) -> None:
-    with pytest.raises(PreflightError, match=f"CHS-284.*{words}"):
+    with pytest.raises(PreflightError, match=f"CHS-284.*{words}") as raised:
         defined("shop.orders", COLUMNS, new)
+    assert "create.types" in raised.value.hint
+    assert "Error" not in raised.value.message
 
 
 def test_one_of_many_creators_wins(open_catalog: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -44,6 +45,19 @@ def test_a_damaged_property_is_named_as_the_halt_names_it(open_catalog: Open, ta
     chain = target.table.keys.chain
     open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={chain: "{"})
     assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {chain} contradicts")
+
+
+def test_what_the_branch_holds(open_catalog: Open, target: Target) -> None:
+    """O-4: its files and their size, as its newest snapshot says, whoever wrote it; and how many snapshots there are."""
+    names = Names({}, "control", "chsink-orders", 1.0)
+    table = open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
+    found = _read(target, names, new=False)
+    assert (found.snapshots, found.files) == (0, (0, 0))
+    for number in range(3):
+        table.append(pa.table({"id": [number]}))
+    found, sizes = _read(target, names, new=False), [t.file.file_size_in_bytes for t in table.scan().plan_files()]
+    assert (found.snapshots, found.files) == (3, (3, sum(sizes)))
+    assert (_read(target, names, new=False).snapshots, len(sizes)) == (3, 3)
 
 
 @pytest.mark.parametrize("damage", ["orders.0", "orders.zero"])

@@ -342,6 +342,21 @@ def test_five_commits_of_three_files_are_five_snapshots(table: MirrorTable) -> N
     assert len(read(table).table.snapshots()) == 5 and len(held(table)) == 15
 
 
+def test_a_commit_of_two_thousand_files_is_one_manifest(table: MirrorTable) -> None:
+    """O-2: and one snapshot.  ``make bench`` measures ten thousand."""
+    now = read(table)
+    [file] = files(now, 1)
+    names = [f"{file.file_path}-{number}" for number in range(2000)]
+    many = [data_file({**entry_of(file, 0), "file_path": name}) for name in names]
+    assert table.append(now, many, until(BEGUN, 6), uuid4(), None).outcome is Outcome.APPLIED
+    after = read(table).table
+    head = after.current_snapshot()
+    assert head is not None
+    [manifest] = head.manifests(after.io)
+    assert sorted(e.data_file.file_path for e in manifest.fetch_manifest_entry(after.io)) == sorted(names)
+    assert len(after.snapshots()) == 1
+
+
 def test_a_table_that_was_created_again_with_the_earlier_ones_properties(
     table: MirrorTable, open_catalog: Open
 ) -> None:

@@ -16,6 +16,9 @@ FOUND = TableStatus(
     pending_units=2,
     lag=5,
     lag_s=1.5,
+    snapshots=4,
+    files=12,
+    bytes=3000,
     partitions=(),
 )
 
@@ -31,4 +34,7 @@ def test_the_gauges_of_a_table() -> None:
         "chsink_mirror_pending_offsets": 3,
         "chsink_mirror_pending_units": 2,
         "chsink_mirror_last_commit_timestamp_seconds": 100,
+        "chsink_mirror_snapshots": 4,
+        "chsink_mirror_data_files": 12,
+        "chsink_mirror_data_files_bytes": 3000,
     }

@@ -77,9 +77,24 @@ def test_a_lag_that_grows() -> None:
     assert said.sentence == "Landing 10 offsets per second, 500 behind: not catching up at this speed."
 
 
-@pytest.mark.parametrize(("age_s", "level"), [(LONG_S, "good"), (LONG_S + 1, "warn")])
+@pytest.mark.parametrize(("age_s", "level"), [(LONG_S, "busy"), (LONG_S + 1, "warn")])
 def test_a_range_in_doubt_is_usual_for_a_while(age_s: float, level: Level) -> None:
     assert health(picture(sink(*partitions(CLICKS, 1, phase="BEFORE", age_s=age_s)))).level == level
+
+
+@pytest.mark.parametrize(
+    ("count", "job", "sentence"),
+    [
+        (4, None, "4 ranges are in doubt: a running job is landing them, or the next start does."),
+        (1, None, "1 range is in doubt: a running job is landing it, or the next start does."),
+        (1, JobView(), "Landing the last range that Kafka holds."),
+        (4, JobView(), "Landing the last 4 ranges that Kafka holds."),
+    ],
+)
+def test_what_is_in_doubt_has_not_landed(count: int, job: JobView | None, sentence: str) -> None:
+    """⚑ After a kill all offsets may be announced: without a lag, the page must not say that everything has landed."""
+    said = health(picture(sink(*partitions(CLICKS, count, phase="BEFORE")), job=job))
+    assert (said.level, said.sentence) == ("busy", sentence)
 
 
 def test_beside_a_job() -> None:
