@@ -17,17 +17,19 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from chsink.mirror.tables import MirrorTable
+from chsink.mirror.tables import Committed, MirrorTable
 from tests.sim.hub import Hub
 
 LATE_MS = 20_000
@@ -64,6 +66,9 @@ class Metadata:
     head: int | None = None
     sequence: int = 0
     default_spec_id: int = 0
+    branch: str = MAIN_BRANCH
+    main: int | None = None
+    """The head of main, if ``branch``, whose head is ``head``, is another one."""
     spec_ids: tuple[int, ...] = (0,)
 
     def specs(self) -> dict[int, None]:
@@ -85,9 +90,26 @@ class Metadata:
         """As pyiceberg has it."""
         return self.snaps.get(number)
 
-    def snapshot_by_name(self, _: str) -> Snap | None:
-        """The main branch."""
-        return None if self.head is None else self.snaps[self.head]
+    def snapshot_by_name(self, name: str) -> Snap | None:
+        """The head of a branch."""
+        at = self.ref(name)
+        return None if at is None else self.snaps[at]
+
+    def ref(self, name: str) -> int | None:
+        """Its id."""
+        return self.head if name == self.branch else self.main
+
+    @property
+    def current_snapshot_id(self) -> int | None:
+        """The head of main."""
+        return self.ref(MAIN_BRANCH)
+
+    @property
+    def refs(self) -> dict[str, Any]:
+        """As pyiceberg has it."""
+        found = {name: self.ref(name) for name in (MAIN_BRANCH, self.branch)}
+        kind = SnapshotRefType.BRANCH
+        return {n: SimpleNamespace(snapshot_id=at, snapshot_ref_type=kind) for n, at in found.items() if at is not None}
 
     @property
     def held(self) -> frozenset[int]:
@@ -112,8 +134,8 @@ class SimTable:
 class SimCatalog:
     """``committed`` is called after each commit, with the table's name and its metadata before and after."""
 
-    def __init__(self, hub: Hub, tables: Sequence[str]) -> None:
-        self.hub = hub
+    def __init__(self, hub: Hub, tables: Sequence[str], branch: str = MAIN_BRANCH) -> None:
+        self.hub, self.branch = hub, branch
         self.made = count(1)
         self.tables: dict[str, Metadata] = {name: self._new() for name in tables}
         self.files: dict[str, tuple[int, ...]] = {}
@@ -125,7 +147,7 @@ class SimCatalog:
         self.late: Callable[[], None] = lambda: None
 
     def _new(self) -> Metadata:
-        return Metadata(str(UUID(int=next(self.made))))
+        return Metadata(str(UUID(int=next(self.made))), branch=self.branch)
 
     # --- what MirrorTable calls ---------------------------------------------------------------------------------------
 
@@ -184,6 +206,9 @@ class SimCatalog:
                 snap = cast("Snap", update.snapshot)
                 after = after.with_head(snap)
                 self.snapshots.add(snap.snapshot_id)
+            elif isinstance(update, SetSnapshotRefUpdate):
+                mine, at = update.ref_name == self.branch, update.snapshot_id
+                after = replace(after, head=at) if mine else replace(after, main=at)
             elif isinstance(update, SetPropertiesUpdate):
                 after = replace(after, properties={**after.properties, **update.updates})
             elif isinstance(update, RemovePropertiesUpdate):
@@ -195,22 +220,33 @@ class SimCatalog:
     # --- the world ----------------------------------------------------------------------------------------------------
 
     def foreign_append(self, name: str) -> None:
-        """Another writer's snapshot."""
+        """Another writer's snapshot.  A branch that is not there yet is the mirror's to make."""
         at = self.tables[name]
+        if at.head is None and self.branch != MAIN_BRANCH:
+            return
         self.tables[name] = at.with_head(Snap(next(self.made), at.sequence + 1, at.head, at.held, ()))
 
+    def foreign_append_to_main(self, name: str) -> None:
+        """Another writer's snapshot on main, beside the mirror's branch."""
+        at = self.tables[name]
+        if at.main is not None:
+            made = Snap(next(self.made), at.sequence + 1, at.main, at.snaps[at.main].held, ())
+            snaps = {**at.snaps, made.snapshot_id: made}
+            self.tables[name] = replace(at, snaps=snaps, main=made.snapshot_id, sequence=made.sequence_number)
+
     def expire(self, name: str, *, forget: bool) -> None:
-        """Expire all snapshots but the head.  ``forget``: also remove the head's parent id, as pyiceberg does."""
+        """Expire all snapshots but the heads.  ``forget``: also remove the head's parent id, as pyiceberg does."""
         at = self.tables[name]
         if at.head is not None:
             head = at.snaps[at.head]
             kept = replace(head, parent_snapshot_id=None) if forget else head
-            self.tables[name] = replace(at, snaps={at.head: kept})
+            others = {} if at.main is None else {at.main: at.snaps[at.main]}
+            self.tables[name] = replace(at, snaps={**others, at.head: kept})
 
     def roll_back(self, name: str) -> bool:
         """Roll back to the parent of the mirror's newest snapshot; False if there is none."""
         at = self.tables[name]
-        snap = at.snapshot_by_name("main")
+        snap = at.snapshot_by_name(at.branch)
         while snap is not None and not snap.added:
             snap = None if snap.parent_snapshot_id is None else at.snapshot_by_id(snap.parent_snapshot_id)
         if snap is None or snap.parent_snapshot_id not in at.snaps:
@@ -239,7 +275,7 @@ def _holds(requirement: Any, metadata: Metadata) -> bool:
         case AssertTableUUID():
             return str(requirement.uuid) == metadata.table_uuid
         case AssertRefSnapshotId():
-            return bool(requirement.snapshot_id == metadata.head)
+            return bool(requirement.snapshot_id == metadata.ref(requirement.ref))
         case _:
             raise TypeError(requirement)
 
@@ -256,6 +292,16 @@ class SimMirrorTable(MirrorTable):
             uid for uid in read.table.metadata.held if catalog.place(uid)[:2] in {(topic, p) for p in partitions}
         )
         return str(uids[0]) if uids else ""
+
+    def _branched(self, read: Any) -> Committed:
+        """As the production method, without a manifest list."""
+        catalog, metadata = cast("SimCatalog", self.catalog), read.table.metadata
+        snap = Snap(next(catalog.made), metadata.sequence + 1, None, frozenset(), ())
+        refs = [
+            SetSnapshotRefUpdate(ref_name=name, type=SnapshotRefType.BRANCH, snapshot_id=snap.snapshot_id)  # type: ignore[call-arg] # by name
+            for name in (MAIN_BRANCH, self.keys.branch)
+        ]
+        return self._commit(read, (AddSnapshotUpdate.model_construct(snapshot=snap), *refs), {MAIN_BRANCH: None})
 
     def _tidy(self, before: Any, after: Any) -> None:
         """Metadata files are not simulated."""

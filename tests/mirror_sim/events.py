@@ -158,7 +158,7 @@ def _lose_property(world: World) -> None:
     """Where a snapshot still tells: without either, nobody could know."""
     name = _table(world)
     table = world.catalog.tables[name]
-    without: Mapping[str, str] = {k: v for k, v in table.properties.items() if k != KEYS.chain}
+    without: Mapping[str, str] = {k: v for k, v in table.properties.items() if k != world.keys.chain}
     if chain_of(replace(table, properties=without)) is not None:
         world.catalog.tables[name] = replace(table, properties=without)
         world.reasons.add("property lost")
@@ -186,7 +186,7 @@ def _roll_back(world: World) -> None:
 def _roll_back_and_expire(world: World) -> None:
     """With a compaction between: what is left is newer than all that the mirror knows.  Not where nobody has counted."""
     forget, catalog = world.hub.random.random() < 0.5, world.catalog
-    texts = {name: at.properties.get(KEYS.chain) for name, at in catalog.tables.items()}
+    texts = {name: at.properties.get(world.keys.chain) for name, at in catalog.tables.items()}
     for name in [name for name, text in texts.items() if text is not None and decode(text).rows is not None]:
         if catalog.roll_back(name):
             catalog.foreign_append(name)

@@ -101,7 +101,7 @@ def _coordination(
 ) -> Coordination:
     targets = {
         name: Target(
-            SimMirrorTable(cast("Any", world.catalog), name, KEYS),
+            SimMirrorTable(cast("Any", world.catalog), name, world.keys),
             reference(name),
             frozenset(topic for topic in routes.whole if name in routes.tables(topic)),
             {topic: routes.sharing(topic) for topic in routes.maps if name in routes.choices(topic)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from chsink.mirror.events import CommitToTable, DataWritten
@@ -23,6 +24,7 @@ INVARIANTS = (
     "one_table_each",
     "chain_is_content",
     "group_follows",
+    "main_moves_forward",
     "manifests_stay",
     "nothing_forgotten",
     "repair_justified",
@@ -50,8 +52,9 @@ STALE = {"table commit late", "two drivers", "property lost"}
 
 
 def table_committed(world: World, name: str, before: Metadata, after: Metadata) -> None:
-    """A commit of the mirror was applied."""
-    if after.head != before.head:
+    """A commit of the mirror, or of a publication, was applied."""
+    _main_moves_forward(name, before, after)
+    if after.head != before.head and not (before.head is None and after.head == after.main):
         snap = after.snaps[after.head or 0]
         world.hub.counts["outcome snapshot"] += 1
         if not snap.added:
@@ -78,6 +81,22 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
         _valid_through(world, name, after, chain)
 
 
+def _main_moves_forward(name: str, before: Metadata, after: Metadata) -> None:
+    """Readers of main see what was published, and lose nothing."""
+    if before.main == after.main or before.main is None or after.main is None:
+        return
+    if after.head != before.head:
+        raise Violation("main_moves_forward", f"{name}: a commit to the branch moved main")
+    at, oldest = after.snaps.get(after.main), after.main
+    while at is not None and oldest != before.main:
+        oldest, at = at.snapshot_id, after.snaps.get(at.parent_snapshot_id or 0)
+    seen = after.snaps[oldest].sequence_number <= before.snaps[before.main].sequence_number  # else it has expired
+    if seen and oldest != before.main:
+        raise Violation("main_moves_forward", f"{name}: from {before.main}, which is no ancestor of {after.main}")
+    if lost := sorted(before.snaps[before.main].held - after.snaps[after.main].held):
+        raise Violation("main_moves_forward", f"{name}: main had {lost}")
+
+
 def manifests_stay(world: World, name: str) -> None:
     """What a snapshot refers to is what was written for it, whatever was written since."""
     for snap in world.catalog.tables[name].snaps.values():
@@ -89,7 +108,7 @@ def manifests_stay(world: World, name: str) -> None:
 
 def chain_of(metadata: Metadata) -> Chain | None:
     """As production code reads it."""
-    reader = MirrorTable(cast("Any", None), "", KEYS)
+    reader = MirrorTable(cast("Any", None), "", replace(KEYS, branch=metadata.branch))
     table = cast("Any", type("Table", (), {"metadata": metadata}))
     return read_chain(reader._view(table)).chain
 

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -19,10 +20,11 @@ from chsink.mirror.control import ControlUnanswered
 from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim import oracle
+from tests.mirror_sim.branches import Main
 from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
 from tests.mirror_sim.events import HAPPENINGS
-from tests.mirror_sim.job import every_partition, start_driver
+from tests.mirror_sim.job import KEYS, every_partition, start_driver
 from tests.mirror_sim.shared import TABLES, Routes, some_map
 from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
@@ -108,7 +110,9 @@ class World:
         """By topic and the fingerprint of its choice, the topic's tables."""
         self.broker = Broker(hub, shape.randint(1, 3))
         self.kafka = Topics(hub, topics, self.broker)
-        self.catalog = SimCatalog(hub, sorted(used))
+        self.main = Main(hub)
+        self.keys = replace(KEYS, branch=self.main.branch)
+        self.catalog = SimCatalog(hub, sorted(used), self.keys.branch)
         self.pace = CommitPace(shape.choice([3_000, 10_000]), shape.choice([1_000, 4_000]), shape.choice([4, 1000]))
         self.limit = shape.randint(3, 12)
         self.rows_each = shape.choice([2, 1000])
@@ -175,6 +179,7 @@ class World:
         while hub.steps < steps and self.over is None:
             if hub.random.random() < EVENT_RATE:
                 self._event()
+            self.main.happen(self)
             if not hub.step():
                 self.start_driver()
         hub.calm = True

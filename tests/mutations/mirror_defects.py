@@ -42,7 +42,7 @@ MIRROR_DEFECTS = (
         "mirror: records that Kafka deleted count as read",
         (never("chsink.mirror.task.Feeds.check_held", "A > max(...)"),),
         "chain_is_content",
-        seed=4,
+        seed=23,
     ),
     MirrorDefect(
         "mirror: offsets that were passed over while reading count as read",
@@ -92,16 +92,22 @@ MIRROR_DEFECTS = (
     ),
     # --- tables -------------------------------------------------------------------------------------------------------
     MirrorDefect(
+        "mirror: main moves to the branch whatever others committed to it",
+        (never("chsink.mirror.publish.publish", "rule.verdict is Publish.REFUSE"),),
+        "main_moves_forward",
+        seed=21,
+    ),
+    MirrorDefect(
         "mirror: a commit does not require the head that was read",
         (without("chsink.mirror.tables.MirrorTable._commit", "AssertRefSnapshotId(...)"),),
         "at_most_once",
-        seed=1,
+        seed=7,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
         (becomes("chsink.statemachine.commit.plan.Eligibility.until", "A.link.until", "min(_, A.unit.range.start)"),),
         "at_most_once",
-        seed=1,
+        seed=6,
     ),
     MirrorDefect(
         "mirror: part of a split unit is committed",
@@ -219,7 +225,7 @@ MIRROR_DEFECTS = (
         "mirror: holes are looked for before all events are read",
         (never("chsink.mirror.coordinator.Coordinator._find_holes", "positions"),),
         "repair_justified",
-        seed=9,
+        seed=26,
     ),
     MirrorDefect(
         "mirror: the control topic's ends are read before the group's offsets",
