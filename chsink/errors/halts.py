@@ -615,6 +615,13 @@ MIRROR_OLD_BROKER = preflight(
     "offsets",
     ok="the brokers have what the mirror needs since Kafka 2.5",
 )
+MIRROR_GIVEN_UP = preflight(
+    "CHS-358",
+    "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
+    "land in no table",
+    "nothing has to be done if you wanted this table no more; else create it, name it in table_by again, and let "
+    "`chsink mirror backfill {table}` land the records before it that Kafka still holds",
+)
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",
     "branch {branch} of {table} has no snapshot {snapshot}",
