@@ -158,7 +158,8 @@ def _where(conditions: list[str] | None, config: Config) -> Where:
 
 
 def _cell(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    """A record that is bad as a whole names no column."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value) or "-"
 
 
 def _print_report(report: ReplayReport, *, as_json: bool) -> None:
@@ -168,8 +169,9 @@ def _print_report(report: ReplayReport, *, as_json: bool) -> None:
         return
     if report.named:
         rows = [
-            [left.place.topic, str(left.place.partition), str(left.place.offset), left.place.table, left.column, why]
+            [place.topic, *map(_cell, (place.partition, place.offset, place.table, left.column)), why]
             for left in report.named
+            for place in [left.place]
             for why in [f"{left.why}: {left.reason}" if left.reason else str(left.why)]
         ]
         print_table(LEFT, rows)
