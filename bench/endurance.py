@@ -27,7 +27,7 @@ FULL_BY = 4
 """The tenth, from 0, by which the JVM has filled its heap once."""
 KINDS = ("driver", "jvm", "worker")
 SAMPLE_S = 0.25
-LIMIT_S = 60
+LIMIT_S = 300
 """Without a batch."""
 
 
