@@ -202,7 +202,7 @@ def _arguments() -> argparse.Namespace:
                        help="recovery: records, in four batches (1,000,000)")  # fmt: skip
     sizes.add_argument("--latency-s", type=_count, default=60,
                        help="latency: seconds measured of each job (60)")  # fmt: skip
-    sizes.add_argument("--batches", type=_count, default=2_000, help="endurance: small batches (2,000)")
+    sizes.add_argument("--batches", type=_count, default=2_000, help="endurance: small batches, 100 at least (2,000)")
     sizes.add_argument("--settled-records", type=_count, default=2_000_000,
                        help="settling: records of the range (2,000,000)")  # fmt: skip
     sizes.add_argument("--crashes", type=_count, default=3, help="recovery: how often it is killed (3)")

@@ -22,12 +22,14 @@ from bench.processes import resident
 from bench.speed import WrongRowsError
 
 TENTHS = 10
+LEAST = 100
+"""Batches, so that each tenth has some."""
 GOAL = 1.1
 FULL_BY = 4
 """The tenth, from 0, by which the JVM has filled its heap once."""
 KINDS = ("driver", "jvm", "worker")
 SAMPLE_S = 0.25
-LIMIT_S = 60
+LIMIT_S = 300
 """Without a batch."""
 
 
@@ -42,7 +44,8 @@ class Sample:
 
 def measure(place: Place, batches: int) -> dict[str, Any]:
     """Run so many batches of a record a partition."""
-    name, records = "endurance", batches * topic.PARTITIONS
+    name, batches = "endurance", max(batches, LEAST)
+    records = batches * topic.PARTITIONS
     place.stack.kafka.create_topic(name, topic.PARTITIONS)
     topic.produce(place.stack.kafka.bootstrap, name, 0, records, place.say)
     client, checkpoint = place.client(), place.checkpoint()
