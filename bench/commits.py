@@ -31,7 +31,7 @@ def measure(place: Place) -> dict[str, Any]:
     lake = Lake(place.folder)
     found = []
     for count in FILES:
-        mirror = coordinated(place, lake, f"commit-{count}", 1)
+        mirror = coordinated(place, lake, f"commit-{count}", 1, count)
         with mirror.coordinator() as coordinator:
             _hand_over(mirror, _named(mirror, count))
             seconds, cpu_s = mirror.commit(coordinator)
@@ -58,9 +58,9 @@ def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
 
 
 def _hand_over(mirror: Coordinated, entries: list[FileEntry]) -> None:
-    """Hand over one range, with as many events as its files need."""
+    """Hand over one range of an offset a file, with as many events as its files need."""
     [tp] = mirror.tps
-    end, groups = len(entries) * ROWS, split(entries)
+    end, groups = len(entries), split(entries)
     tag = (str(mirror.work.metadata.table_uuid), tp.topic, mirror.topic_id, tp.partition, 0, end)
     unit = f"{uuid.uuid4()}/{mirror.work.table}"
     events = [

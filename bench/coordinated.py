@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
+from confluent_kafka import Producer
 
 from bench.lake import Lake
 from bench.measured import Place
@@ -74,12 +75,18 @@ class Coordinated:
         return len(table.snapshots())
 
 
-def coordinated(place: Place, lake: Lake, name: str, partitions: int) -> Coordinated:
-    """The mirror of a new topic and table of this name."""
+def coordinated(place: Place, lake: Lake, name: str, partitions: int, records: int) -> Coordinated:
+    """The mirror of a new topic and table of this name; the topic's partitions hold so many records each: a coordinator
+    halts if a log ends below what a table holds.
+    """
     bootstrap = place.stack.kafka.bootstrap
     topic, control = f"{name}-topic", f"{name}-control"
     place.stack.kafka.create_topic(topic, partitions)
     place.stack.kafka.create_topic(control, 1)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(partitions * records):
+        producer.produce(topic, b"{}", partition=number % partitions)
+    assert producer.flush(LIMIT_S) == 0, "all records were delivered"
     names = Names({"bootstrap.servers": bootstrap, "log_level": "0"}, control, f"bench-{name}", 30)
     admin = KafkaAdmin(names.options, timeout_s=30)
     identifier = lake.table(name)

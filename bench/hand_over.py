@@ -44,7 +44,7 @@ def measure(place: Place) -> dict[str, Any]:
     )
     found = []
     for count in PARTITIONS:
-        mirror = coordinated(place, lake, f"handed-{count}", count)
+        mirror = coordinated(place, lake, f"handed-{count}", count, RECORDS)
         batch = _committed(place, mirror, rows) if count <= COMMITTED else _begun(place, mirror, rows)
         found.append({"partitions": count, "load": os.getloadavg()[0], **batch})
         place.say(f"hand-over: {count} partitions in {batch['seconds']:.2f} s, {batch['adds_s']:.2f} s more than files")
