@@ -56,7 +56,7 @@ def measure(place: Place, seconds: int) -> dict[str, Any]:
 def _run(place: Place, process: Measured, table: str, partitions: int, seconds: int) -> dict[str, float]:
     """One job on a topic of its own, which bears the table's name."""
     client, checkpoint = place.client(), place.checkpoint()
-    place.stack.kafka.create_topic(table, partitions)
+    topic.create(place.stack.kafka.bootstrap, {table: partitions})
     place.empty_table(client, table, deduplicated=process.variant == "c", columns=COLUMNS)
     trigger = {"mode": "processing_time", "interval": INTERVAL}
     process.begin(table, table, checkpoint, sink=f"bench-{Path(checkpoint).name}", keep={"trigger": trigger})

@@ -42,7 +42,7 @@ def measure(place: Place) -> dict[str, Any]:
 
 def _of(place: Place, sink: Measured, plain: Measured, partitions: int) -> dict[str, Any]:
     name = f"overhead_{partitions}"
-    place.stack.kafka.create_topic(name, partitions)
+    topic.create(place.stack.kafka.bootstrap, {name: partitions})
     runs: dict[int, dict[str, Any]] = {}
     _send(place, name, partitions, range(BEFORE * partitions))
     for _ in ("warm-up", "counted"):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import topic
 from bench.measured import Measured, Place
@@ -28,7 +27,7 @@ LIMIT_S = 120
 def measure(place: Place, routes: int, rounds: int) -> dict[str, Any]:
     """Seconds of a start and of a batch with one topic and with many."""
     records, bootstrap = routes * RECORDS_A_ROUTE, place.stack.kafka.bootstrap
-    _create_topics(bootstrap, {"one": routes, **{f"many-{number}": 1 for number in range(routes)}})
+    topic.create(bootstrap, {"one": routes, **{f"many-{number}": 1 for number in range(routes)}})
     _produce(bootstrap, records, lambda at: ("one", at % routes))
     _produce(bootstrap, records, lambda at: (f"many-{at % routes}", 0))
     client = place.client()
@@ -77,13 +76,6 @@ def _figures(answer: Mapping[str, Any]) -> dict[str, float]:
     phases = {f"{name}_s": (answer["phases"][name] or 0.0) / BATCHES for name in PHASES}
     batches_s, all_s = answer["spark_ms"]["addBatch"] / 1000, answer["spark_ms"]["triggerExecution"] / 1000
     return {"start_s": answer["seconds"] - all_s, "batch_s": batches_s / BATCHES, **phases}
-
-
-def _create_topics(bootstrap: str, partitions: Mapping[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
-    for future in admin.create_topics(topics, operation_timeout=LIMIT_S).values():
-        future.result(LIMIT_S)
 
 
 def _produce(bootstrap: str, records: int, place: Callable[[int], tuple[str, int]]) -> None:

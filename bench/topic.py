@@ -6,12 +6,14 @@ over every column of every row, and does not depend on how the rows came there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 PARTITIONS = 4
+CREATE_S = 120
 COLUMNS = (
     "id UInt64, name String, ts DateTime('UTC'), amount Float64, flag Bool, city LowCardinality(String), note String"
 )
@@ -30,6 +32,14 @@ def record(index: int) -> bytes:
         b'{"id":%d,"name":"user%d","ts":"2026-01-01 00:%02d:%02d","amount":%d.25,'
         b'"flag":true,"city":"c%d","note":"abcdefgh"}' % (index, index, minute, second, index % 1000, index % 50)
     )
+
+
+def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
+    """Create topics with so many partitions each; hundreds of them take a while."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
+    for future in admin.create_topics(topics, operation_timeout=CREATE_S).values():
+        future.result(CREATE_S)
 
 
 def produce(  # noqa: PLR0917 - where, what, and how it is told

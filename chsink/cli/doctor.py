@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from chsink.config import Config
 
 if TYPE_CHECKING:
     from chsink.findings import Finding
+    from chsink.kafka.admin import KafkaAdmin
 
 
 def doctor(  # noqa: PLR0917 - options of a command
@@ -126,7 +128,7 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     from chsink.findings import guarded
     from chsink.kafka.admin import open_admin
     from chsink.observe.logs import configure
-    from chsink.sample import mirror_sample_findings, sample_findings
+    from chsink.sample import sample_findings
     from chsink.spark.checks import configured_checkpoint_findings, java_findings
     from chsink.versions import package_findings
 
@@ -136,17 +138,27 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     if config.clickhouse_section is None:
         kafka = open_admin(config)
         findings = chain(package_findings(), mirror_findings(config, kafka, SystemClock()))
-        samples = [lambda: mirror_sample_findings(config, kafka, count, _progress)]
+        samples = [partial(_samples_of_mirror, config, kafka, count)]
         yield from _with_samples(findings, [] if sample is None else samples)
         return
     with connected(config) as services:
         kafka = services.kafka
         of_mirror = mirror_findings(services.config, kafka, services.clock)
         findings = chain(all_findings(services), of_mirror, configured_checkpoint_findings(services))
-        samples = [lambda: sample_findings(services.clickhouse, kafka, count, _progress)]
+        samples = [partial(sample_findings, services.clickhouse, kafka, count, _progress)]
         if config.mirror.enabled:
-            samples.append(lambda: mirror_sample_findings(config, kafka, count, _progress))
+            samples.append(partial(_samples_of_mirror, config, kafka, count))
         yield from _with_samples(findings, [] if sample is None else samples)
+
+
+def _samples_of_mirror(config: Config, kafka: KafkaAdmin, count: int) -> Iterator[Finding]:
+    """Records that would not fit the mirror's tables, and tables that could not be created for them."""
+    from chsink.sample import mirror_sample_findings
+
+    yield from mirror_sample_findings(config, kafka, count, _progress)
+    from chsink.tables.iceberg import creation_findings  # the packages are there
+
+    yield from creation_findings(config, kafka)
 
 
 def _with_samples(findings: Iterable[Finding], samples: Iterable[Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:

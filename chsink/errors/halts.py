@@ -5,6 +5,11 @@ from __future__ import annotations
 from chsink.errors.entry import halt, preflight
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+_OLDER_BACKUP = (
+    "if the state was restored from an older backup, these offsets may have landed, and would land twice: run `chsink "
+    "state recover --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, "
+    "restore the state as it was after the last batch; otherwise, "
+)
 _FROM_EARLIEST = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
     + _NEW_CHECKPOINT
@@ -21,8 +26,10 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
-    "reset {arguments}`; for each partition in this command, delete the rows of the offsets that Kafka still holds, "
-    "also from the targets of dependent views (otherwise they land twice); set kafka.starting_offsets = "
+    "reset {arguments}`; for each partition in this command, delete the rows of the records that Kafka still holds, "
+    "also from the targets of dependent views (otherwise they land twice), but keep rows of lost records, also where "
+    "a new record has their offset (`chsink verify` shows that as different if you run it before the reset): the table "
+    "may have the only copy; set kafka.starting_offsets = "
     '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
@@ -41,17 +48,17 @@ STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
-    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup or "
-    "rebuild it with `chsink state recover`; if recover finds no rows of this partition, if you have reset it, or if "
-    "the route is new or had been removed for a time, " + _FROM_EARLIEST,
+    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup "
+    "that was made after the last batch, or rebuild it with `chsink state recover`; if recover finds no rows of this "
+    "partition, if you have reset it, or if the route is new or had been removed for a time, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
     "CHS-302",
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
-    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup or run "
-    "`chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
+    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
+    "the last batch, or run `chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -90,14 +97,17 @@ REWOUND = halt(
 GAP = halt(
     "CHS-307",
     "{tp}: the plan skips offsets after the recorded end ({detail})",
-    "if Kafka still holds them, " + _NEW_CHECKPOINT + '; if not, set errors.on_gap = "record" to accept the gap',
+    _OLDER_BACKUP
+    + "if Kafka still holds them, "
+    + _NEW_CHECKPOINT
+    + '; if not, set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
 PASSED_OVER = halt(
     "CHS-307",
     "{tp}: the checkpoint is past offsets that did not land ({detail})",
-    "to land them, " + _NEW_CHECKPOINT,
+    _OLDER_BACKUP + "to land them, " + _NEW_CHECKPOINT,
 )
 PLAN_NOT_HELD = halt(
     "CHS-307",
@@ -222,7 +232,8 @@ CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
     "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
-    "state, so nothing is lost or inserted twice",
+    "state, so nothing is lost or inserted twice; but a topic of which nothing has landed starts at "
+    'kafka.starting_offsets: if that is "latest", set it to "earliest" for this start',
 )
 CANNOT_PROBE = halt(
     "CHS-317",
@@ -244,7 +255,8 @@ FOREIGN_ROWS = halt(
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
-    "with --resend, which names the rows to delete first",
+    "with --resend, which names the rows to delete first: copy rows that are not the range's own, and insert them "
+    "again once it has landed",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -319,15 +331,17 @@ RESEND_WOULD_DOUBLE = preflight(
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {letters:dead letters} of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them on {url}, where dead letters are kept: {delete}; then run this command again before you start the "
-    "job, because ClickHouse would drop them as duplicates",
+    "if some are of an earlier topic of this name, copy them to another table first: Kafka no longer holds their "
+    "records; delete them on {url}, where dead letters are kept: {delete}; then run this command again before you "
+    "start the job, because ClickHouse would drop them as duplicates",
 )
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
-    "if these are all rows of this range, pass --landed; to insert the range again, first delete all of these rows, "
-    "older ones too, {where}: {delete}; then run this command again before you start the job, because ClickHouse "
+    "if these are all rows of this range, pass --landed; to insert the range again, first copy rows of an earlier "
+    "topic to another table (Kafka no longer holds their records), then delete all of these rows, older ones too, "
+    "{where}: {delete}; then run this command again before you start the job, because ClickHouse "
     "would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = preflight(
@@ -600,6 +614,13 @@ MIRROR_OLD_BROKER = preflight(
     "upgrade all brokers to Kafka 2.5 or later: an older one also answers while a transaction still moves the mirror's "
     "offsets",
     ok="the brokers have what the mirror needs since Kafka 2.5",
+)
+MIRROR_GIVEN_UP = preflight(
+    "CHS-358",
+    "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
+    "land in no table",
+    "nothing has to be done if you wanted this table no more; else create it, name it in table_by again, and let "
+    "`chsink mirror backfill {table}` land the records before it that Kafka still holds",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

@@ -11,8 +11,9 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
     "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table {table}`, "
-    'delete the rows of these records from the targets of its views, set kafka.starting_offsets = "earliest", and '
-    "start with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
+    "delete the rows of these records from the targets of its views, and their dead letters (of a topic: name a new "
+    'one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start with a new checkpoint (set '
+    "sink.checkpoint to a new folder): chsink lands what Kafka still holds"
 )
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
@@ -459,15 +460,19 @@ LAYOUT_CHANGED = preflight(
 STATE_MAY_BE_LOST = preflight(
     "CHS-229",
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, run "
-    "`chsink state recover`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, make sure "
+    "that no process of the job is running, executors included, and run `chsink state recover`; if the topic was "
+    "deleted and created again, name a new table in its [[route]] instead, as rows do not show of which topic they "
+    "are, and recover would skip records; if another sink inserted the rows, give this sink its own table; to insert "
+    "the records "
     'again, set errors.on_existing_rows = "accept"',
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, run `chsink "
-    "state recover --replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
+    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, make sure "
+    "that no process of the job is running, executors included, and run `chsink state recover --replace`; if another "
+    "sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
 TABLE_IS_EMPTY = preflight(
@@ -476,7 +481,8 @@ TABLE_IS_EMPTY = preflight(
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
     "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
     "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
-    "{topic} --table {table}`; {delete}; do the same in the targets of its views; set kafka.starting_offsets = "
+    "{topic} --table {table}`; {delete}; do the same in the targets of its views; delete the topic's dead letters (of "
+    "a topic: name a new one in dead_letters.topic); set kafka.starting_offsets = "
     '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )

@@ -77,8 +77,13 @@ class Beginnings:
 
     @property
     def left(self) -> frozenset[str]:
-        """The tables that shared a topic (``table_by``) and are no targets any more."""
+        """The tables that shared a topic (``table_by``) and are no targets any more, as far as they exist."""
         return self._sharing.left
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Those that do not exist any more, either."""
+        return self._sharing.dropped
 
     def settle(self, group: GroupReader) -> None:
         """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka

@@ -72,10 +72,12 @@ def commit_now(mirror: OpenMirror, wait_s: float) -> dict[str, int | None]:
 
 
 def ask(names: Names) -> uuid.UUID:
-    """Ask the coordinator for a round at once; returns the request's id.  Raises the outcomes of ``EventSender``."""
+    """Ask the coordinator for a round at once; returns the request's id.  Others may ask at the same time.
+
+    Raises ``ControlUnanswered``.
+    """
     asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
-    with names.sender(names.asking_id, names.group) as sender:
-        sender.send(KEY, [encode(asked)], {})
+    names.tell(KEY, encode(asked))
     return asked.id
 
 

@@ -1,6 +1,7 @@
 """The control topic and the sink's groups: every write is a Kafka transaction, every read sees committed ones only.
 
 Rules:
+- A request to the coordinator is no write in this sense: it is in no transaction, so that nobody fences who asks.
 - A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  See
   :mod:`chsink.kafka.transactions` for what opening a producer does, and for commits without an answer.
 - The group has no members, so only these producers move it.
@@ -18,7 +19,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, Self
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -101,17 +102,27 @@ class Names:
         """The transactional id by which it is tried whether this user may use such ids."""
         return f"{self.group}/trying"
 
-    @property
-    def asking_id(self) -> str:
-        """The transactional id of those who ask the coordinator to commit."""
-        return f"{self.group}/asking"
-
     def sender(self, transactional_id: str, group: str) -> EventSender:
         """Open a producer of the id, whose transactions move offsets of ``group``.
 
         Raises :class:`ControlUnanswered`.
         """
         return ControlSender(self, transactional_id, group)
+
+    def tell(self, key: str, value: bytes) -> None:
+        """Send an event in no transaction.  It may arrive twice.  Raises :class:`ControlUnanswered`."""
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                refused.append(error)
+
+        own = {"enable.idempotence": False, "acks": "all", "linger.ms": 0}
+        producer = Producer({**self.options, **own, "message.timeout.ms": int(self.timeout_s * 1000)})
+        producer.produce(self.topic, value=value, key=key, on_delivery=delivered)
+        if producer.flush(self.timeout_s) or refused:
+            error = KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
+            raise ControlUnanswered(str(error)) from error
 
     def reader(self) -> EventReader:
         """A reader of the control topic."""

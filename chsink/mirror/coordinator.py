@@ -46,6 +46,7 @@ from chsink.mirror.events import (
     decode,
     encode,
 )
+from chsink.mirror.given_up import GivenUp
 from chsink.mirror.known_tables import Hole, KnownTables, Target
 from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
@@ -118,6 +119,7 @@ class Coordinator:
         )
         self._open: _Round | None = None
         self._asked = False
+        self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
         self._closing = ExitStack()
@@ -186,6 +188,7 @@ class Coordinator:
                 break
         else:
             raise ControlUnanswered(f"topic {self.names.topic} could not be read to its end")
+        self._given_up.say()
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
         self._commit_round(whole=False, because="LAST", patience_s=None)
         for name, reasons in self.table_commits.failures.items():
@@ -314,7 +317,9 @@ class Coordinator:
         match event.payload:
             case DataWritten() as written:
                 name = ".".join((*written.table.namespace, written.table.name))
-                if name in self.targets and self._fits(written, name):
+                if name in self._beginnings.dropped:
+                    self._given_up.add(written, name)
+                elif name in self.targets and self._fits(written, name):
                     self.buffer.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
@@ -333,6 +338,8 @@ class Coordinator:
         topic_id = self._beginnings.topic_ids.get(tag.topic, tag.topic_id)
         if tag.table_uuid != self.tables.uuids[name] or tag.topic_id != topic_id:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
+            if name in self._beginnings.left:
+                self._given_up.add(written, name)
             return False
         if not written.own:
             self.log.warning("ignoring an event whose files belong to another unit", table=name, unit=tag.unit)

@@ -26,6 +26,8 @@ class SharedTopics:
         }
         self.left = frozenset[str]()
         """The tables that shared a topic with a target, and are no targets any more."""
+        self.dropped = frozenset[str]()
+        """Those that do not exist any more, either."""
 
     def choice_of(self, tp: TopicPartition) -> str:
         """The fingerprint of what divides the topic's records among tables, "" if nothing does."""
@@ -39,9 +41,19 @@ class SharedTopics:
         """
         before = {tp: self._before(tp, reads) for tp in tps}
         others = frozenset().union(*before.values()) - reads.keys()
-        self.left |= others - self._targets.keys()
-        gone = {n: self._tables.left(n) if n in self.left else self._tables.read(n)[1].links for n in sorted(others)}
+        gone = {name: self._held(name) for name in sorted(others)}
         return {tp: self._of(tp, reads, before[tp], gone) for tp in tps}
+
+    def _held(self, name: str) -> Links:
+        """What a table that took the topic-partitions before holds."""
+        if name in self._targets:
+            return self._tables.read(name)[1].links
+        links = self._tables.left(name)
+        if links is None:
+            self.dropped |= {name}
+            return {}
+        self.left |= {name}
+        return links
 
     def _of(
         self,

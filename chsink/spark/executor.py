@@ -18,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from chsink.batch.model import Ack
 from chsink.batch.roles import TaskBody
 from chsink.spark.arrow_batches import RecordSizes
 from chsink.spark.input_end import to_the_end, worker_input
 
-ACK_SCHEMA: Final = "ack string, record_bytes long"
+ACK_SCHEMA: Final = StructType([StructField("ack", StringType()), StructField("record_bytes", LongType())])
+"""Not as text, which Spark's JVM would parse three times a batch."""
 PART: Final = "_chsink_part"
 """The column with the number of the source's partition that a row of an exact read comes from."""
 

@@ -1,51 +1,74 @@
 """Columns that became text because of a few values: which, how many, and where the first one is.
 
 A column of text holds any value, so no record ever fails to fit it, and nobody is told that nine in ten of its values
-are numbers.  Only records without a schema have such columns.  Values are never shown.
+are numbers.  A number in quotes is one, too, where most of the others have none: a column of numbers takes it.  Only
+records without a schema have such columns.  Values are never shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Final
 
 import pyarrow as pa
 
 from chsink.config import Config, Route
+from chsink.decode.columns import Column
 from chsink.decode.inferred import TEXT, widest_number
 from chsink.errors import values
 from chsink.findings import Finding, Severity, found
+from chsink.formats.decoders import decoder_of
+from chsink.formats.pipeline import Untouched
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
+from chsink.ports import Decoder
 from chsink.starter.guess import ENOUGH
 
 Place = str
 """``topic-partition@offset``."""
+QUOTED: Final = "number in quotes"
+"""What is counted of it instead of TEXT."""
 
 
 @dataclass(slots=True)
 class _Values:
-    """The values of one field: how many have each type, and the first of each."""
+    """The values of one field: where those of each type are."""
 
-    counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, list[Place]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {kind: len(places) for kind, places in self.places.items()}
 
     def add(self, kind: str, place: Place) -> None:
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.first.setdefault(kind, place)
+        self.places.setdefault(kind, []).append(place)
+
+    def numbers(self) -> str | None:
+        """The type of the numbers, if they are half of the values or more, and there is text beside them."""
+        kinds = sorted(kind for kind in self.places if widest_number(kind, kind))
+        many = 2 * sum(len(self.places[kind]) for kind in kinds) >= sum(self.counts.values())
+        return reduce(_wider, kinds) if kinds and many and TEXT in self.places else None
+
+    def quote(self, misfits: set[Place]) -> None:
+        """What is text and fits the numbers' type is a number in quotes."""
+        texts = self.places.pop(TEXT)
+        for place in texts:
+            self.add(TEXT if place in misfits else QUOTED, place)
 
     def mostly(self) -> tuple[str, frozenset[str]] | None:
         """The type of a column for all values but a few, and the types of the values that it holds."""
-        for kind in sorted(self.counts, key=lambda each: -self.counts[each]):
-            alike = frozenset(each for each in self.counts if _wider(kind, each) != TEXT)
-            if kind != TEXT and sum(self.counts[each] for each in alike) >= ENOUGH * sum(self.counts.values()):
-                return reduce(_wider, sorted(alike)), alike
+        counts = self.counts
+        for kind in sorted(counts.keys() - {TEXT, QUOTED}, key=lambda each: (-counts[each], each)):
+            alike = frozenset(each for each in counts if _wider(kind, each) != TEXT)
+            if sum(counts[each] for each in alike) >= ENOUGH * sum(counts.values()):
+                return reduce(_wider, sorted(alike - {QUOTED})), alike
         return None
 
 
 def outliers(
-    config: Config, route: Route, columns: Mapping[str, str], records: Iterable[pa.RecordBatch]
+    config: Config, route: Route, columns: Mapping[str, str], records: Sequence[pa.RecordBatch]
 ) -> Iterator[Finding]:
     """A warning for each column of text whose values are of one other type, but for a tenth of them or fewer."""
     texts = {name for name, kind in columns.items() if kind == TEXT} - route.format.named
@@ -53,24 +76,41 @@ def outliers(
     if not texts or offered is None:
         return
     seen = _seen(offered, route.topic, texts, columns, records, times=config.tables.infer_times)
+    table, shape = config.table_of(route).canonical, Untouched(config.kafka.isolation_level)
     for name in sorted(seen):
         each = seen[name]
+        if (numbers := each.numbers()) is not None:
+            decoder = decoder_of(table, [Column(name, numbers)], "UTC", shape, route.format)
+            each.quote({place for batch in records for place in _misfits(decoder, route.topic, batch)})
         if (most := each.mostly()) is None:
             continue
         kind, alike = most
-        others = [other for other in each.counts if other not in alike]
-        if others:
+        others = [other for other in each.places if other not in alike]
+        entry = values.TEXT_FOR_A_FEW if others else values.TEXT_FOR_QUOTES
+        odd = [place for other in others or [QUOTED] for place in each.places.get(other, ())]
+        if odd:
             yield found(
                 Severity.WARNING,
-                values.TEXT_FOR_A_FEW,
+                entry,
                 topic=route.topic,
-                table=config.table_of(route).canonical,
+                table=table,
                 column=name,
                 type=kind,
-                count=sum(each.counts[other] for other in others),
+                count=len(odd),
                 records=sum(each.counts.values()),
-                first=next(place for other, place in each.first.items() if other in others),
+                first=odd[0],
             )
+
+
+def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[Place]:
+    """The records that do not fit."""
+    places = _places(topic, batch)
+    return (places[bad.row] for bad in decoder.decode(batch).bad)
+
+
+def _places(topic: str, batch: pa.RecordBatch) -> list[Place]:
+    at = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+    return [f"{topic}-{partition}@{offset}" for partition, offset in at]
 
 
 def _seen(
@@ -78,7 +118,7 @@ def _seen(
     topic: str,
     texts: set[str],
     columns: Mapping[str, str],
-    records: Iterable[pa.RecordBatch],
+    records: Sequence[pa.RecordBatch],
     *,
     times: bool,
 ) -> dict[str, _Values]:
@@ -86,16 +126,18 @@ def _seen(
     known, seen = set(columns) - texts, {name: _Values() for name in texts}
     for batch in records:
         column = batch.column("value")
-        at = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-        for row, (partition, offset) in enumerate(at):
+        for row, place in enumerate(_places(topic, batch)):
             for name, kind in offered.columns(column.slice(row, 1), known, times=times).items():
                 if name in texts and kind is not None:
-                    seen[name].add(kind, f"{topic}-{partition}@{offset}")
+                    seen[name].add(kind, place)
     return seen
 
 
 def _wider(one: str, other: str) -> str:
     """As for a column of all records; of two times, the finer one."""
+    if QUOTED in {one, other}:
+        number = other if one == QUOTED else one
+        return number if widest_number(number, number) else TEXT
     if one.startswith("Nullable(DateTime64(") and other.startswith("Nullable(DateTime64("):
         return max(one, other)
     return widest_number(one, other) or (one if one == other else TEXT)

@@ -11,17 +11,19 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink.config import Config, Route
 from chsink.errors import preflight
+from chsink.findings import Finding, guarded
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.failures import in_words
 from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
-from chsink.mirror.opening import OpenMirror
+from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
 from chsink.tables.create import columns_for
 
@@ -78,8 +80,7 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         with in_words(mirror.names):
             if target.table.load() is not None or not mirror.begins(target.topics):
                 continue
-            waits = config.mirror.new_table(name).columns == "records" and config.kafka.starting_offsets == "earliest"
-            if waits and _is_empty(kafka, target.topics):
+            if _waits(config, kafka, name, target.topics):
                 waiting |= target.topics
                 continue
             made = definition(config, kafka, name)
@@ -90,6 +91,29 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
         return mirror
     log.info("topics without a record wait for their first one", topics=sorted(waiting))
     return mirror.without(waiting)
+
+
+def creation_findings(config: Config, kafka: KafkaAdmin) -> Iterator[Finding]:
+    """What a start would refuse of the tables that it has to create.  Nothing is created."""
+    mirror = open_mirror(config, kafka)
+    for name in mirror.targets:
+        if mirror.config.mirror.creates(name):
+            yield from guarded(f"the Iceberg table {name}", partial(_refused, mirror, kafka, name))
+
+
+def _refused(mirror: OpenMirror, kafka: KafkaAdmin, name: str) -> Iterator[Finding]:
+    config, target = mirror.config, mirror.targets[name]
+    with in_words(mirror.names):
+        new = target.table.load() is None and mirror.begins(target.topics)
+        if new and not _waits(config, kafka, name, target.topics):
+            definition(config, kafka, name)
+    return iter(())
+
+
+def _waits(config: Config, kafka: KafkaAdmin, name: str, topics: Collection[str]) -> bool:
+    """Whether the table waits for the first record of its topics."""
+    by_records = config.mirror.new_table(name).columns == "records"
+    return by_records and config.kafka.starting_offsets == "earliest" and _is_empty(kafka, topics)
 
 
 def _is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:

@@ -105,7 +105,7 @@ def test_a_few_values_make_a_column_text(init: Init, kafka: EmbeddedKafka, topic
     told = json.loads(done(init(name, "--table", table, "--json")))
 
     [said] = [finding for finding in told["findings"] if "CHS-512" in finding]
-    assert "column total" in said and "1 of the 42 sampled values are no Nullable(Float64)" in said
+    assert "column total" in said and "1 of the 42 sampled values do not fit Nullable(Float64)" in said
     assert f"{name}-1@1" in said and "secret" not in said
 
 

@@ -6,14 +6,16 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
+from chsink.mirror.commit_now import ask
 from chsink.mirror.control import Names
-from chsink.mirror.events import NOW
+from chsink.mirror.events import NOW, StartCommit, decode
 from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.bench import Bench
 
@@ -53,6 +55,22 @@ def test_rows_are_visible_and_offsets_moved(make_bench: Callable[..., Bench]) ->
     at = [TopicPartition(names.topic, number) for number in (0, 1)]
     assert any(offset for offset in stored.committed(at).values())
     stored.close()
+
+
+def test_many_ask_at_once(make_bench: Callable[..., Bench]) -> None:
+    """⚑ Two commands, or one and a driver's request, had one transactional id, and one of them was refused."""
+    bench = make_bench()
+    coordinator, askers = bench.coordinator(), 8
+    bench.round(coordinator)
+    with ThreadPoolExecutor(askers) as pool:
+        asked = {each.result() for each in [pool.submit(ask, bench.names) for _ in range(askers)]}
+    told = [(record.partition, decode(record.value or b"")) for record in bench.control_records()]
+    found = {event.id: at for at, event in told if event is not None and event.payload == StartCommit(NOW)}
+    rounds = {at for at, event in told if event is not None and event.payload != StartCommit(NOW)}
+    assert found.keys() == asked and set(found.values()) == rounds, "in the partition of the coordinator's own events"
+    bench.hand_over(*bench.produce([1]))
+    bench.ticks(coordinator, lambda: coordinator.rounds > 1)  # the clock stands still
+    assert bench.landed() == bench.sent()
 
 
 def test_nobody_answers(make_bench: Callable[..., Bench]) -> None:

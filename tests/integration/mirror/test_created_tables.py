@@ -103,6 +103,10 @@ def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], 
     command(job.shards[0], f"ALTER TABLE {table} ADD COLUMN wide Int128, ADD COLUMN twice UInt64 ALIAS id * 2")
     with pytest.raises(ChsinkError, match=r"CHS-284.*: wide Int128\n"):
         start(job.config())
+    sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
+    told = CliRunner().invoke(app, ["doctor", "--sample", "9", "--json", "-c", str(job.file()), *sets]).stdout
+    refused = [f["sentence"] for f in json.loads(told)["findings"] if (f["id"], f["severity"]) == ("CHS-284", "error")]
+    assert len(refused) == 1 and "wide Int128" in refused[0], "doctor finds it before a start does"
     job.settings = {
         **job.settings,
         "mirror.route": route.replace("columns =", 'types = { wide = "string" }, columns ='),

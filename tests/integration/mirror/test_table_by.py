@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from chsink.clock import SystemClock
 from chsink.config import Config
@@ -20,8 +21,9 @@ from chsink.mirror.known_tables import Hole
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.tables import MirrorTable
 from chsink.mirror.task import Share
+from chsink.observe.logs import configure
 from chsink.statemachine.ranges import OffsetRange
-from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.conftest import MakeBench
 from tests.support.job import eventually
 from tests.support.kafka import produce
@@ -141,3 +143,27 @@ def test_a_table_whose_commit_takes_long_holds_up_no_other(
         held.set()
         eventually("that of the slow one", lambda: offsets(bench, "slow") == {"slow": [2, 5]})
     assert bench.snapshots("a") == 2
+
+
+@pytest.mark.exit_of("MIRROR_GIVEN_UP")
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_what_waited_for_a_table_that_was_dropped_is_said(make_bench: MakeBench, *, again: bool) -> None:
+    """⚑ The map names it no more: its share of what was handed over was given up without a word."""
+    bench, old, new = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}, {"x": "a"}
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    feeds, planned = mirror_of(bench, old).feeds(), OffsetRange(*send(bench, "xyxy"))
+    feeds.hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    bench.catalog().drop_table("shop.b")
+    if again:
+        bench.catalog().create_table("shop.b", SCHEMA)
+    configure("console", "info")
+    with capture_logs() as said, running(bench, mirror_of(bench, new)) as hand_over:
+        hand_over(*send(bench, "xx"))
+    assert offsets(bench, "a") == {"a": [0, 2, 4, 6, 7]}
+    [given_up] = [line["reason"] for line in said if line.get("id") == "CHS-358"]
+    assert "shop.b" in given_up and f"{bench.tp()} [2, 6)" in given_up
+
+    with capture_logs() as said, running(bench, mirror_of(bench, new)):
+        pass
+    assert [line for line in said if line.get("id") == "CHS-358"] == []

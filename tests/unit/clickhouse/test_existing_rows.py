@@ -85,7 +85,7 @@ def test_rows_without_state(records: Records) -> None:
 
     assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
-    assert "or you renamed the table, run `chsink state recover`" in finding.fix
+    assert "executors included, and run `chsink state recover`; if the topic was deleted and created" in finding.fix
 
 
 def test_no_more_partitions_are_named_than_a_line_holds() -> None:

@@ -1,0 +1,133 @@
+"""⚑ What messages ask for destroys no last copy of a record, and lands nothing twice: a state that is too old, rows of
+records that Kafka lost, rows and dead letters of an earlier topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chsink.embedded.stack import Stack
+from chsink.errors import ChsinkError, HaltError, PreflightError
+from tests.integration.exits.commands import command_of, follow, settings_of
+from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints, crash_before_after
+from tests.integration.job.test_dead_letters import BAD, fits, letters, make_letters
+from tests.integration.job.test_verify import run as verify
+from tests.support.doubt import announce, forget_state, insert, run
+from tests.support.job import Job, command, select
+from tests.support.kafka import produce
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
+FRESH = [{"id": 1000 + n, "text": "new"} for n in range(20)]
+
+
+def ids(job: Job) -> Counter[int]:
+    return Counter(map(int, select(job.shards[0], f"SELECT id FROM {job.tables[job.topic]} FORMAT TSV").split()))
+
+
+def refused(job: Job, spark: SparkSession, kind: type[ChsinkError], id_: str) -> ChsinkError:
+    with pytest.raises(kind, match=id_) as caught:
+        job.drain(spark)
+    return caught.value
+
+
+def made_anew(job: Job, services: Stack) -> None:
+    services.kafka.delete_topic(job.topic)
+    services.kafka.create_topic(job.topic, 1)
+    produce(job.bootstrap, job.topic, 0, FRESH)
+
+
+def test_an_older_backup_of_the_state_and_a_batch_of_dead_letters(make_job: MakeJob, spark: SparkSession) -> None:
+    """No row lies beyond the recorded end: only the checkpoint tells."""
+    job = make_job(partitions=1)
+    place, job.settings = make_letters(job)
+    job.send(0, 10)
+    job.drain(spark)
+    stored = select(job.shards[0], "SELECT * FROM job.chsink_state FORMAT JSONEachRow")
+    job.send_values(0, [BAD[0]] * 3)
+    job.drain(spark)
+    forget_state(job)
+    command(job.shards[0], f"INSERT INTO job.chsink_state FORMAT JSONEachRow\n{stored}")
+    error = refused(job, spark, HaltError, "CHS-307")
+
+    done = run(job, *command_of(error, "--replace"), "--yes", *settings_of(job))
+    assert done.exit_code == 0, done.output
+    job.send(0, 5)
+    job.drain(spark)
+
+    job.check(rows_of=fits)
+    assert [row[1] for row in letters(job, place)] == [10, 11, 12]
+
+
+def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession) -> None:
+    """Producers went on before the job looked: new records have offsets of lost ones."""
+    job = make_job(partitions=1)
+    job.send(0, 12)
+    insert(job, 0, range(25))
+    announce(job, {0: (25, 25)})
+    produce(job.bootstrap, job.topic, 0, FRESH[:8])
+    error = refused(job, spark, HaltError, "CHS-301")
+    assert "keep rows of lost records" in error.hint
+
+    [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]
+    follow(job, error)
+    of = f"_kafka_offset < 20 AND NOT (_kafka_offset >= {first} AND _kafka_offset < {end})"
+    command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE {of}")
+    job.drain(spark)
+
+    assert ids(job) == Counter([*range(25), *range(1000, 1008)])
+
+
+def test_rows_and_dead_letters_of_an_earlier_topic(
+    make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints
+) -> None:
+    job = make_job(partitions=1)
+    place, job.settings = make_letters(job)
+    table = job.tables[job.topic]
+    job.send(0, 12)
+    job.send_values(0, [BAD[0]])
+    job.drain(spark)
+    made_anew(job, services)
+    job.lose_checkpoint()
+    crash_before_after(job, spark, failpoints)
+    command(job.shards[0], f"ALTER TABLE {table} MODIFY COLUMN text LowCardinality(String)")
+    error = refused(job, spark, HaltError, "CHS-309")
+
+    words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
+    said = " ".join(run(job, *words).stderr.split())
+    assert said.count("copy") == 2, said
+    for name, old in ((table, "id < 1000"), (place, f"sink = '{job.name}'")):
+        command(
+            job.shards[0],
+            f"CREATE TABLE {name}_copy ENGINE = MergeTree ORDER BY tuple() AS SELECT * FROM {name} WHERE {old}",
+        )
+    for statement in re.findall(r"DELETE FROM [^;]+", said):
+        command(job.shards[0], statement)
+    assert run(job, *words).exit_code == 0
+    job.drain(spark)
+    for name in (table, place):
+        command(job.shards[0], f"INSERT INTO {name} SELECT * FROM {name}_copy")
+
+    assert ids(job) == Counter([*range(12), *range(1000, 1020)])
+    assert len(letters(job, place)) == 1
+
+
+def test_a_topic_made_anew_and_lost_state(make_job: MakeJob, spark: SparkSession, services: Stack) -> None:
+    """Its records land in a new table."""
+    job = make_job(partitions=1)
+    job.send(0, 30)
+    job.drain(spark)
+    made_anew(job, services)
+    forget_state(job)
+    job.lose_checkpoint()
+    error = refused(job, spark, PreflightError, "CHS-229")
+    assert "if the topic was deleted and created again, name a new table in its [[route]] instead" in error.hint
+
+    job.make_table(job.topic, suffix="_new")
+    job.drain(spark)
+
+    assert ids(job) == Counter(range(1000, 1020))
