@@ -239,6 +239,7 @@ def _stream(
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.max.poll.records", "2000")
         .option("kafka.fetch.max.wait.ms", str(fetch_wait_ms))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")

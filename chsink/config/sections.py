@@ -67,7 +67,8 @@ class Kafka(Section):
     options: KafkaOptions = Field(default_factory=dict)
     """Options of the Kafka client, with Java's names and without the prefix `kafka.`: SASL, TLS, fetch sizes. A
     value is a string, a number, a boolean, `{ env = "NAME" }` or `{ file = "path" }`. chsink's own default of
-    `fetch.max.wait.ms` is 5: otherwise each task waits 500 ms at the end of its topic-partition."""
+    `fetch.max.wait.ms` is 5: otherwise each task waits 500 ms at the end of its topic-partition. That of
+    `max.poll.records` is 2000: otherwise Spark asks the broker for the log's end after every 500 records."""
     client_options_: ClientOptions = Field(default_factory=dict, alias="client_options")
     """Options of librdkafka, which override the translated ones. Rarely needed."""
 

@@ -44,7 +44,7 @@ from chsink.spark.opening import (
 from chsink.spark.query import check_whole, current_query
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import prepare_kafka
-from chsink.spark.stream_plan import FETCH_WAIT, FETCH_WAIT_MS, StreamPlan, of_frame
+from chsink.spark.stream_plan import READ_OPTIONS, StreamPlan, of_frame
 from chsink.spark.task_check import check_ranges
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.tables.grow import add_missing
@@ -196,7 +196,7 @@ def kafka_stream(
     how, which = ("subscribePattern", pattern) if pattern else ("subscribe", ",".join(topics or config.topics))
     reader = (
         spark.readStream.format("kafka")
-        .options(**{FETCH_WAIT: FETCH_WAIT_MS, **config.kafka.spark_options()})
+        .options(**{**READ_OPTIONS, **config.kafka.spark_options()})
         .option(how, which)
         .option("startingOffsets", starting_offsets)
         .option("failOnDataLoss", "true")

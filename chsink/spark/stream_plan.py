@@ -52,10 +52,14 @@ CONFIGURED = (
     "spark.sql.legacy.timeParserPolicy",
 )
 """Settings of the session that decide the result of an expression."""
-FETCH_WAIT = "kafka.fetch.max.wait.ms"
-FETCH_WAIT_MS = "5"
-"""How long a task waits at the end of its log, half a second by default: Kafka's consumer has already asked for the
-next records, and Spark asks for the log's end on the same connection.
+READ_OPTIONS = {"kafka.fetch.max.wait.ms": "5", "kafka.max.poll.records": "2000"}
+"""Options of each read that says nothing else.
+
+A task waits at the end of its log, half a second by default: Kafka's consumer has already asked for the next records,
+and Spark asks for the log's end on the same connection.
+
+Spark takes 500 records from the consumer at a time by default, and each time asks the broker where the log begins and
+ends.  It keeps what it took last of each topic-partition, so more records need more memory.
 """
 STATEFUL = ("FlatMapGroups", "TransformWithState", "FlatMapCoGroups", "StateStore")
 
@@ -107,8 +111,8 @@ class StreamPlan:
 def exact_options(options: Mapping[str, str]) -> dict[str, str]:
     """A stream's options for an exact read of it: without what says where a stream reads, and without idle waits."""
     kept = {k: v for k, v in options.items() if k.lower() not in SOURCE_ONLY}
-    waits = any(k.lower() == FETCH_WAIT for k in kept)
-    return kept if waits else {**kept, FETCH_WAIT: FETCH_WAIT_MS}
+    said = {k.lower() for k in kept}
+    return kept | {k: v for k, v in READ_OPTIONS.items() if k not in said}
 
 
 def inspect(spark: SparkSession, plan: JavaObject) -> StreamPlan:
