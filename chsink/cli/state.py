@@ -112,7 +112,7 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
-    landed: Annotated[bool, typer.Option("--landed", help="Confirm that all rows are in the table.")] = False,
+    landed: Annotated[bool, typer.Option("--landed", help="Confirm that all rows and dead letters are there.")] = False,
     resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send them again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
@@ -131,7 +131,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     \b
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
     chsink state resolve flights 3 5 --resend   two of them
-    chsink state resolve flights 3 --landed     all rows are there: continue after them
+    chsink state resolve flights 3 --landed     all rows and dead letters are there: continue after them
     chsink state resolve flights 3 --resend     no row is there: the next start sends the range, under new tokens
     chsink state resolve flights 3 --expired    Kafka deleted a part: the next start lands the rest
     chsink state resolve flights 3 --lost       continue without the missing rows

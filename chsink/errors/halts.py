@@ -15,9 +15,9 @@ _FROM_EARLIEST = (
     + _NEW_CHECKPOINT
 )
 _CHOOSE = (
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
-    "otherwise with --resend, after deleting those that are there (it names those that it finds), or with --lost to "
-    "give up the missing rows"
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
+    "range are there; otherwise with --resend, after deleting those that are there (it names those that it finds), or "
+    "with --lost to give up the missing rows"
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -118,9 +118,9 @@ PLAN_NOT_HELD = halt(
 IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows are there; otherwise with "
-    "--expired to land what Kafka still holds (refused if the topic was created again), or with --lost to give up all "
-    "missing rows; if the topic was created again, then " + _NEW_CHECKPOINT,
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters are "
+    "there; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
+    "--lost to give up all missing rows; if the topic was created again, then " + _NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -200,14 +200,15 @@ NOT_ROUTED = halt(
     "CHS-313",
     "{tp} is in doubt for table {table}, but no route leads to this table now",
     "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve "
-    "{arguments}` with --landed if all rows of the range are there, or --lost to give up the missing rows",
+    "{arguments}` with --landed if all rows and dead letters of the range are there, or --lost to give up the missing "
+    "rows",
 )
 PIECE_INCOMPLETE = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows:rows}, and its deduplication "
     "token may have been forgotten",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert the missing "
-    "rows yourself and run it with --landed",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert yourself "
+    "all rows that the range in doubt lacks, those of its other pieces, too, and run it with --landed",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
@@ -319,14 +320,14 @@ RESEND_LETTERS_UNKNOWN = preflight(
 RESEND_NOT_READABLE = preflight(
     "CHS-322",
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check the table, then pass --landed if all rows are there; otherwise pass --expired to land what Kafka still "
-    "holds (refused if the topic was created again), or --lost to give up all missing rows",
+    "check the table, then pass --landed if all rows and dead letters are there; otherwise pass --expired to land "
+    "what Kafka still holds (refused if the topic was created again), or --lost to give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
     "delete them {where}: {delete}; then run this command again before you start the job, because ClickHouse "
-    "would drop the rows as duplicates; or, if all rows of the range are there, pass --landed",
+    "would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass --landed",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
@@ -339,15 +340,15 @@ RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
-    "if these are all rows of this range, pass --landed; to insert the range again, first copy rows of an earlier "
-    "topic to another table (Kafka no longer holds their records), then delete all of these rows, older ones too, "
-    "{where}: {delete}; then run this command again before you start the job, because ClickHouse "
-    "would drop the rows as duplicates",
+    "if these are all rows of this range, and its dead letters are there, pass --landed; to insert the range again, "
+    "first copy rows of an earlier topic to another table (Kafka no longer holds their records), then delete all of "
+    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job, because "
+    "ClickHouse would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = preflight(
     "CHS-322",
     "the topic was deleted and created again: Kafka holds nothing of {ranges}",
-    "check whether the table holds all rows; if so, pass --landed, otherwise --lost",
+    "check whether all rows and dead letters are there; if so, pass --landed, otherwise --lost",
 )
 CHANGED_MEANWHILE = preflight(
     "CHS-323",

@@ -139,8 +139,9 @@ NO_DEDUPLICATION = preflight(
     "if the job has never run, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise stop it and run "
     "`chsink status`; if no partition of this table is at BEFORE, run the ALTER; if one is, ClickHouse has "
     "forgotten its tokens: resolve it before the ALTER: check the table, then run `chsink state resolve TOPIC "
-    "PARTITION` with --landed if all rows of the range are there; otherwise with --resend, after deleting those "
-    "that are there (it names those that it finds), or with --lost to give up the missing rows; then run the ALTER",
+    "PARTITION` with --landed if all rows and dead letters of the range are there; otherwise with --resend, after "
+    "deleting those that are there (it names those that it finds), or with --lost to give up the missing rows; then "
+    "run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -401,8 +402,8 @@ PARTITIONS_GONE = preflight(
 DOUBT_NOT_ROUTED = preflight(
     "CHS-227",
     "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
-    "restore the [[route]]; or check the table and run `{resolve}` with --landed if all rows of the range are there, "
-    "or --lost to give up the missing rows",
+    "restore the [[route]]; or check the table and run `{resolve}` with --landed if all rows and dead letters of the "
+    "range are there, or --lost to give up the missing rows",
     ok="nothing is in doubt",
 )
 DOUBT_CHANGED = preflight(
@@ -431,20 +432,23 @@ DOUBT_EXPIRED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
     'with CHS-308, unless errors.in_doubt = "dead_letter"',
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there; "
-    "otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
+    "range are there; otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all "
+    "missing rows",
 )
 DOUBT_RECREATED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows of the range are there, or "
-    "--lost to give up the missing rows; then start with a new checkpoint (set sink.checkpoint to a new folder)",
+    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
+    "range are there, or --lost to give up the missing rows; then start with a new checkpoint (set sink.checkpoint to "
+    "a new folder)",
 )
 DOUBT_NOT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
-    "check the table, then run `{resolve}` with --landed if all rows of the range are there; otherwise with --resend, "
-    "after deleting those that are there (it names those that it finds), or with --lost to give up the missing rows",
+    "check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
+    "otherwise with --resend, after deleting those that are there (it names those that it finds), or with --lost to "
+    "give up the missing rows",
 )
 LAYOUT_OLDER = preflight(
     "CHS-228",

@@ -17,7 +17,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.integration.job.test_dead_letters import BAD, fits, letters, make_letters
 from tests.integration.job.test_verify import run as verify
-from tests.support.doubt import announce, forget_state, insert, run
+from tests.support.doubt import announce, edit, forget_state, insert, run
 from tests.support.job import Job, command, select
 from tests.support.kafka import produce
 
@@ -61,6 +61,46 @@ def test_an_older_backup_of_the_state_and_a_batch_of_dead_letters(make_job: Make
 
     job.check(rows_of=fits)
     assert [row[1] for row in letters(job, place)] == [10, 11, 12]
+
+
+def test_all_rows_of_a_range_are_there_and_its_dead_letters_are_not(make_job: MakeJob, spark: SparkSession) -> None:
+    """Its last chunk has bad records only: recorded as landed, they would be nowhere."""
+    job = make_job(partitions=1)
+    place, job.settings = make_letters(job)
+    job.send(0, 20)
+    job.send_values(0, [BAD[0]] * 5)
+    insert(job, 0, range(20))
+    announce(job, {0: (10, 25)})
+    edit(job, life={"topic_id": None})
+    error = refused(job, spark, HaltError, "CHS-304")
+    assert "--landed if all rows and dead letters of the range are there; otherwise with --resend" in error.hint
+
+    words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
+    [statement] = re.findall(r"DELETE FROM [^;]+", " ".join(run(job, *words).stderr.split()))
+    command(job.shards[0], statement)
+    assert run(job, *words).exit_code == 0
+    job.drain(spark)
+
+    job.check(rows_of=fits)
+    assert [row[1] for row in letters(job, place)] == [*range(20, 25)]
+
+
+def test_rows_that_a_person_inserts_are_those_of_the_whole_range(make_job: MakeJob, spark: SparkSession) -> None:
+    """The message is about one piece; what comes behind it was not sent either."""
+    job = make_job(partitions=1)
+    job.send(0, 45)
+    insert(job, 0, range(14))
+    announce(job, {0: (10, 45)})
+    edit(job, seen={"before_at": 1, "marks": ()})
+    error = refused(job, spark, HaltError, r"CHS-314.* \[10, 20\)")
+    assert "all rows that the range in doubt lacks, those of its other pieces, too" in error.hint
+
+    _, _, end = job.phases()[0]
+    insert(job, 0, range(14, end))
+    assert run(job, "resolve", job.topic, "0", "--landed", "--yes").exit_code == 0
+    job.drain(spark)
+
+    job.check()
 
 
 def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession) -> None:
