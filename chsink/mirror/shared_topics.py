@@ -81,7 +81,9 @@ class SharedTopics:
 
     def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:
         """The tables that shared it before what the job file says now, or by that if nothing else is stored."""
-        stored = [share for read, _ in reads.values() if (share := read.view.shared.get(tp)) is not None]
+        found = {n: share for n, (read, _) in reads.items() if (share := read.view.shared.get(tp)) is not None}
+        # what a table that left has stored is older than all that those hold which share the topic now
+        stored = [share for n, share in found.items() if tp.topic in self._targets[n].sharing] or list(found.values())
         others = [share for share in stored if share.sharing.choice != self.choice_of(tp)] or stored
         newest = max((share.since for share in others), default=0)
         return frozenset().union(*(share.sharing.tables for share in others if share.since == newest))

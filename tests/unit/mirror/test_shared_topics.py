@@ -36,3 +36,21 @@ def test_a_table_that_joins_again_begins_behind_what_others_took(
     found = topics.lacking("s0", {TP: since}, cast(Any, read), chain)
 
     assert found == ({} if expected is None else {TP: expected})
+
+
+def test_a_table_that_left_does_not_tell_which_map_was_in_force() -> None:
+    """⚑ It is still a target of another topic.  A table that stayed seemed new, and began behind what waited for it."""
+    left, present = Sharing("left", frozenset({"s0", "s1"})), Sharing("present", frozenset({"s1", "s2"}))
+    stored = {"s0": StoredShare(left, 0, 0), "s1": StoredShare(present, 5, 1), "s2": StoredShare(present, 5, 0)}
+    other = SimpleNamespace(topics={"u"}, sharing={"u": OTHER})
+    mine = SimpleNamespace(topics={"t"}, sharing={"t": present})
+    topics = SharedTopics(cast(Any, SimpleNamespace(targets={"s0": other, "s1": mine, "s2": mine})), added_now=False)
+    reads = {
+        name: (SimpleNamespace(view=SimpleNamespace(shared={TP: share})), Chain(links={TP: Link("id", 0, 9, choice)}))
+        for name, share in stored.items()
+        for choice in [share.sharing.choice]
+    }
+
+    places = topics.places([TP], cast(Any, reads))[TP]
+
+    assert {name: place.joins for name, place in places.items()} == {"s1": False, "s2": False}
