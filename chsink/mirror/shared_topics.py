@@ -76,7 +76,10 @@ class SharedTopics:
         if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
             found = {name: replace(place, joins=False) for name, place in found.items()}
         if self._added_now:
-            found = {name: replace(p, joins=p.joins or p.link is None) for name, p in found.items()}
+            # new tables alone do not know of those whose share they take, for which records may wait: a person decides
+            known = any(place.link is not None for place in found.values())
+            new = {name for name, place in found.items() if place.link is None and (known or not place.choice)}
+            found = {name: replace(place, joins=place.joins or name in new) for name, place in found.items()}
         return found
 
     def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:
