@@ -136,12 +136,11 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "if the job has never run, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise stop it and run "
-    "`chsink status`; if no partition of this table is at BEFORE, run the ALTER; if one is, ClickHouse has "
-    "forgotten its tokens: resolve it before the ALTER: check the table, then run `chsink state resolve TOPIC "
-    "PARTITION` with --landed if all rows and dead letters of the range are there; otherwise with --resend, after "
-    "deleting those that are there (it names those that it finds), or with --lost to give up the missing rows; then "
-    "run the ALTER",
+    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
+    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
+    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of "
+    "the range are there; otherwise with --resend, after deleting those that are there (it names those that it "
+    "finds), or with --lost to give up the missing rows; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
