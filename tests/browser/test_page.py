@@ -217,7 +217,7 @@ def test_the_keyboard_reaches_everything_visibly(show: Show) -> None:
             reached.append(page.evaluate("document.activeElement.textContent.slice(0, 4)"))
             outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
             assert outline == "solid"
-        assert reached.count("Copy") == 2
+        assert reached.count("Copy") == page.get_by_role("button", name="Copy").count() >= 2
 
 
 def test_a_page_that_is_updated_keeps_focus_and_open_parts(show: Show) -> None:

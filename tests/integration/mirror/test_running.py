@@ -94,7 +94,8 @@ def test_the_mirrors_own_trigger(make_job: MakeJob, spark: SparkSession) -> None
     """The first batch is handed over at once; what comes later waits in Kafka for the next one, for an hour.  A signal
     ends the mirror meanwhile, and the next start goes on from there.
     """
-    job = make_job({**RUNNING, "mirror.interval_s": "1", "mirror.trigger_interval": "1 hour"})
+    job = make_job({"mirror.interval_s": "1"})
+    running = job.config({**RUNNING, "mirror.trigger_interval": "1 hour"})
     job.send(0, 10)
 
     class Stop:
@@ -110,7 +111,7 @@ def test_the_mirrors_own_trigger(make_job: MakeJob, spark: SparkSession) -> None
                 self.more_since = time.monotonic()
             return "SIGTERM" if self.more_since and time.monotonic() > self.more_since + 3 else ""
 
-    with MirrorRun(job.config(), spark, structlog.get_logger("mirror")) as run:
+    with MirrorRun(running, spark, structlog.get_logger("mirror")) as run:
         run.run(Stop())
     [table] = status(job)["tables"]
     assert (len(job.mirrored()), table["lag"], table["pending"]) == (10, 20, 0)

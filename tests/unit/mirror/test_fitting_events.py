@@ -38,7 +38,7 @@ def test_what_was_written_for_another_table_or_topic_is_ignored(
     units of the one before, which are still in the control topic.
     """
     coordinator: Any = SimpleNamespace(
-        _beginnings=SimpleNamespace(topic_ids={"orders": "id"}),
+        _beginnings=SimpleNamespace(topic_ids={"orders": "id"}, left={}),
         tables=SimpleNamespace(uuids={"a": "now"}),
         log=SimpleNamespace(warning=lambda *_, **__: None),
     )
