@@ -39,7 +39,7 @@ def encode(record: StateRecord) -> str:
         "sent": {name: getattr(record.sent, name) for name in _FIELDS[Sending]},
         "seen": {
             "before_at": record.seen.before_at,
-            "marks": [[m.blocks, m.started_s, m.fed, m.at_s, *filter(None, [m.feeds])] for m in record.seen.marks],
+            "marks": [_mark(m) for m in record.seen.marks],
         },
     }
     seldom = {
@@ -90,6 +90,11 @@ def _there(**values: Any) -> dict[str, Any]:
 
 def _whole(part: type[Whole], document: dict[str, Any]) -> Whole:
     return part(**{name: document.pop(name) for name in _FIELDS[part]}, **document)
+
+
+def _mark(mark: Mark) -> list[Any]:
+    names = (mark.feeds, mark.uuids) if mark.uuids else (mark.feeds,) if mark.feeds else ()
+    return [mark.blocks, mark.since_s, mark.fed, mark.at_s, *names]
 
 
 def _seen(before_at: int, marks: list[list[Any]]) -> Seen:

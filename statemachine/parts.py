@@ -50,17 +50,20 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a table held on one shard at one moment: a count of its ``blocks`` that only grows, and when its server
-    started (by the server's own clock, in s).  The growth tells how many inserts came since.  ``fed`` counts the blocks
-    of all tables that its views fill, together; ``feeds`` is a digest of which tables these are, "" if there are none.
-    ``at_s`` is that moment by the server's clock: a client's clock never decides how old a token is.
+    """What a table held on one shard at one moment: a count of its ``blocks`` that only grows, and since when its
+    tokens are kept (by the server's own clock, in s): its server's start or, where Keeper has them, the table's latest
+    definition.  The growth tells how many inserts came since.  ``fed`` counts the blocks of all tables that its views
+    fill, together; ``feeds`` is a digest of which tables these are, "" if there are none.  ``at_s`` is that moment by
+    the server's clock: a client's clock never decides how old a token is.  ``uuids`` is a digest of the UUIDs that
+    Replicated tables have on the replica that answered, "" if there are none.
     """
 
     blocks: int
-    started_s: int
+    since_s: int
     fed: int = 0
     at_s: int = 0
     feeds: str = ""
+    uuids: str = ""
 
 
 @dataclass(frozen=True, slots=True)

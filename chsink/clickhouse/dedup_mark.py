@@ -12,6 +12,8 @@ shard; the growth since bounds the blocks that came.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
+- A Replicated table that was dropped and restored under its Keeper path remembers nothing, and may have as many blocks
+  or more.  Its UUID is another, as on another replica; but that one's table is older than the range.
 """
 
 from __future__ import annotations
@@ -84,7 +86,14 @@ def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
     fed = sum(facts[each.at].blocks or 0 for each in table.feeds)
     own = facts[table.at]
     altered = any(facts[each.at].definition != each.definition for each in table.with_fed)
-    return Look(Mark(own.blocks or 0, own.started_s, fed, own.at_s, _which(table.feeds)), altered)
+    kept = [facts[each.at] for each in table.with_fed if in_keeper(each.engine)]
+    since = max(fact.defined_s for fact in kept) if _in_keeper_alone(table) else own.started_s
+    uuids = digest_of(sorted(fact.uuid for fact in kept)) if kept else ""
+    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table.feeds), uuids), altered)
+
+
+def _in_keeper_alone(table: TargetTable) -> bool:
+    return all(in_keeper(each.engine) for each in table.with_fed)
 
 
 def _which(feeds: Collection[TargetTable]) -> str:
@@ -168,6 +177,8 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
     if now.feeds != then.feeds:
         return "the table's views, or the tables that they fill, have changed since the range was announced"
+    if now.uuids != then.uuids and (now.since_s > then.at_s or not _in_keeper_alone(table)):
+        return "the table, or one that its views fill, was made again after the range was announced"
     grown, fed = now.blocks - then.blocks, now.fed - then.fed
     if min(grown, fed) < 0:
         emptied = "the table" if grown < 0 else "a table that its views fill"
@@ -181,7 +192,7 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
             f"{fed} blocks were inserted into the tables that its views fill after the range was announced; the "
             f"deduplication window of {least.canonical} holds {least.window_blocks}"
         )
-    restarted = abs(now.started_s - then.started_s) > JITTER_S
+    restarted = abs(now.since_s - then.since_s) > JITTER_S
     if restarted and not all(each.replicated for each in table.with_fed):
         return "the server restarted after the range was announced (it does not store token log and parts atomically)"
     return None

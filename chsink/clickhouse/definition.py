@@ -1,4 +1,4 @@
-"""TTL and settings of a table, read from the statement that made it.  No system table has them.
+"""TTL, projections and settings of a table, read from the statement that made it.  No system table has them.
 
 Rules:
 - The server writes names that have other characters than letters, digits and underscores in backticks, and texts in
@@ -19,6 +19,7 @@ _QUOTED = re.compile(f"{IN_QUOTES}|{IN_BACKTICKS}", re.DOTALL)
 _TTL = re.compile(r"\bTTL\b")
 _SETTINGS = re.compile(r"\bSETTINGS\b")
 _GROUPS = re.compile(r"\bGROUP BY\b")
+_PROJECTION = re.compile(r"\bPROJECTION\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ def ttl_of(create_table_query: str, engine_full: str) -> Ttl:
     columns = _QUOTED.sub("", create_table_query).replace(engine, "")
     of_table = _TTL.search(engine) is not None
     return Ttl(of_table, _TTL.search(columns) is not None or (of_table and _GROUPS.search(engine) is not None))
+
+
+def has_projections(create_table_query: str) -> bool:
+    """Whether the table has any."""
+    return _PROJECTION.search(_QUOTED.sub("", create_table_query)) is not None
 
 
 def own_settings(engine_full: str, names: Collection[str]) -> dict[str, str]:

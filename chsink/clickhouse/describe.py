@@ -20,12 +20,14 @@ _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_t
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
     f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(toUnixTimestamp(now())) AS number, "
-    "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s FROM system.tables WHERE {tables}"
+    "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s, "
+    "toInt64(toUnixTimestamp(metadata_modification_time)) AS defined_s FROM system.tables WHERE {tables}"
 )
 _PATHS = (
-    "SELECT 'path', database, table, zookeeper_path, '', '', toInt64(0), toInt64(0) FROM system.replicas WHERE {parts}"
+    "SELECT 'path', database, table, zookeeper_path, '', '', toInt64(0), toInt64(0), toInt64(0) "
+    "FROM system.replicas WHERE {parts}"
 )
-_COUNTED = "SELECT 'blocks', database, table, '', '', '', toInt64({number}), toInt64(0) FROM {source}"
+_COUNTED = "SELECT 'blocks', database, table, '', '', '', toInt64({number}), toInt64(0), toInt64(0) FROM {source}"
 _PARTS = "system.parts WHERE {parts} GROUP BY database, table"
 BLOCKS: Final = _COUNTED.format(number="max(max_block_number)", source=_PARTS)
 LOG_ENTRIES: Final = _COUNTED.format(
@@ -46,14 +48,17 @@ class TableFacts:
     ``identity`` differs for another table of the name: replicas of one table share its Keeper path, while their UUIDs
     differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement and of
     its views' names, the same on every replica.  ``blocks`` are counted as was asked, None where nothing is counted of
-    it.  ``at_s`` is the server's time when it answered.
+    it.  ``at_s`` is the server's time when it answered.  ``uuid``, and when the table was made or altered
+    (``defined_s``), are those of the server that answered.
     """
 
     identity: str
+    uuid: str
     engine: str
     definition: str
     blocks: int | None
     started_s: int
+    defined_s: int
     at_s: int
 
 
@@ -82,11 +87,13 @@ def _together(rows: Iterable[Row]) -> dict[TableName, TableFacts]:
     for kind, database, table, *said in rows:
         kinds[kind][TableName(database, table)] = tuple(said)
     found = {}
-    for name, (uuid, engine, digest, at_s, started_s) in kinds["is"].items():
+    for name, (uuid, engine, digest, *times) in kinds["is"].items():
+        at_s, started_s, defined_s = map(int, times)
         path, *_ = kinds["path"].get(name, ("",))
         identity = str(path if engine.startswith("Replicated") else uuid)
         blocks = int(kinds["blocks"][name][3]) if name in kinds["blocks"] else None
-        found[name] = TableFacts(identity, engine, f"{identity} {engine} {digest}", blocks, int(started_s), int(at_s))
+        definition = f"{identity} {engine} {digest}"
+        found[name] = TableFacts(identity, str(uuid), engine, definition, blocks, started_s, defined_s, at_s)
     return found
 
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chsink.clickhouse.definition import Ttl, own_settings, ttl_of
+from chsink.clickhouse.definition import Ttl, has_projections, own_settings, ttl_of
 from chsink.clickhouse.describe import TableFacts, in_groups, named, read_facts
 from chsink.clickhouse.feeds import filled_by_views
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
-from chsink.notation.sql import TableName
+from chsink.notation.sql import TableName, quote_table
 from chsink.ports import Queries
 
 KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
@@ -25,8 +25,9 @@ class TargetTable:
     """One table on one endpoint.
 
     ``identity`` differs for a table of the same name that was dropped and recreated.  ``merge_tree`` holds the
-    effective MergeTree settings that matter here, ``definition`` is a digest of the whole.  All are the same on every
-    replica.  ``feeds`` are the tables that its views fill and that deduplicate, too: they get each of its blocks.
+    effective MergeTree settings that matter here, ``definition`` is a digest of the whole; a ``projected`` table has
+    projections.  All are the same on every replica.  ``feeds`` are the tables that its views fill and that deduplicate,
+    too: they get each of its blocks.
     """
 
     database: str
@@ -39,6 +40,7 @@ class TargetTable:
     merge_tree: Mapping[str, str]
     timezone: str
     definition: str = ""
+    projected: bool = False
     feeds: tuple[TargetTable, ...] = ()
 
     @property
@@ -50,6 +52,13 @@ class TargetTable:
     def canonical(self) -> str:
         """The same, as text."""
         return self.at.canonical
+
+    def deleting(self, where: str) -> str:
+        """The statement that removes rows: by default, ClickHouse refuses a lightweight DELETE beside projections."""
+        name = quote_table(self.canonical)
+        if self.projected:
+            return f"ALTER TABLE {name} DELETE WHERE {where} SETTINGS mutations_sync = 2"
+        return f"DELETE FROM {name} WHERE {where}"
 
     @property
     def with_fed(self) -> tuple[TargetTable, ...]:
@@ -193,6 +202,7 @@ def _described(
         _effective_settings(settings, engine_full),
         timezone,
         fact.definition,
+        has_projections(ddl),
     )
 
 

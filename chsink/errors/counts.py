@@ -1,8 +1,13 @@
-"""Numbers with what they count: ``1 row``, ``2 rows``."""
+"""Parameters of texts: numbers with what they count (``1 row``, ``2 rows``), words of a command line."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from typing import Final
+
+SHELL: Final = "shell"
+"""The format of a word for a shell: ``{table:shell}``."""
 
 
 def counted(number: int | str, nouns: str) -> str:
@@ -17,6 +22,8 @@ class _Parameter(str):
     __slots__ = ()
 
     def __format__(self, nouns: str) -> str:
+        if nouns == SHELL:
+            return shlex.quote(self)
         return counted(str(self), nouns) if nouns else str(self)
 
 

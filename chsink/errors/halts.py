@@ -26,11 +26,11 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
-    "reset {arguments}`; for each partition in this command, delete the rows of the records that Kafka still holds, "
-    "also from the targets of dependent views (otherwise they land twice), but keep rows of lost records, also where "
-    "a new record has their offset (`chsink verify` shows that as different if you run it before the reset): the table "
-    "may have the only copy; set kafka.starting_offsets = "
-    '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
+    "reset {arguments}`; for each partition in this command, delete the rows and dead letters of the records that "
+    "Kafka still holds, also from the targets of dependent views (otherwise they land twice), but keep rows of lost "
+    "records, also where a new record has their offset (`chsink verify` shows that as different if you run it before "
+    'the reset): the table may have the only copy; set kafka.starting_offsets = "earliest" ("latest" would skip them); '
+    + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -233,7 +233,7 @@ CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
     "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
-    "state, so nothing is lost or inserted twice; but a topic of which nothing has landed starts at "
+    "state, so nothing is lost or inserted twice; but if the sink has landed nothing at all yet, it starts at "
     'kafka.starting_offsets: if that is "latest", set it to "earliest" for this start',
 )
 CANNOT_PROBE = halt(

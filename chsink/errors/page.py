@@ -15,6 +15,7 @@ from string import Formatter
 from types import ModuleType
 
 from chsink.errors.catalogue import CATALOGUE, SECTIONS
+from chsink.errors.counts import SHELL
 from chsink.errors.entry import Entry
 from chsink.errors.families import HaltError
 
@@ -53,7 +54,7 @@ def text(template: str) -> str:
         in_code ^= literal.count("`") % 2 == 1
         if name:
             shown += _ARGUMENTS.get(name) or (f"<{name}>" if in_code else f"*{name.replace('_', ' ')}*")
-            shown += f" {nouns}" if nouns else ""
+            shown += f" {nouns}" if nouns not in ("", SHELL) else ""
     if re.fullmatch(r"(\{\w+\})+", template):
         return "See the message."
     shown = re.sub(r"\s*\n\s*", " ", shown.strip()).replace("|", "\\|")

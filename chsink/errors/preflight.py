@@ -10,10 +10,10 @@ _NEW = (
 )
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
-    "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table {table}`, "
-    "delete the rows of these records from the targets of its views, and their dead letters (of a topic: name a new "
-    'one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start with a new checkpoint (set '
-    "sink.checkpoint to a new folder): chsink lands what Kafka still holds"
+    "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
+    "{table:shell}`, delete the rows of these records from the targets of its views, and their dead letters (of a "
+    'topic: name a new one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start with a new '
+    "checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
 )
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
@@ -484,9 +484,9 @@ TABLE_IS_EMPTY = preflight(
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
     "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
     "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
-    "{topic} --table {table}`; {delete}; do the same in the targets of its views; delete the topic's dead letters (of "
-    "a topic: name a new one in dead_letters.topic); set kafka.starting_offsets = "
-    '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
+    "{topic} --table {table:shell}`; {delete}; do the same in the targets of its views; delete the topic's dead "
+    'letters (of a topic: name a new one in dead_letters.topic); set kafka.starting_offsets = "earliest"; start with a '
+    "new checkpoint (set sink.checkpoint to a new folder)",
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(

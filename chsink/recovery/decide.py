@@ -23,7 +23,7 @@ from chsink.recovery.landed_rows import (
     also_from,
     count_landed_rows,
     delete_letters,
-    delete_statement,
+    delete_rows,
     wait_for_inserts,
 )
 from chsink.recovery.replays import check_settled
@@ -358,7 +358,7 @@ def _rows_refused(clickhouse: Cluster, doubtful: Doubtful, seen: Mapping[StateKe
         if those:
             rows = sum(seen[k].rows or 0 for k in those)
             views = sorted({view for k in those for view in seen[k].views})
-            delete = delete_statement(those) + also_from(views)
+            delete = delete_rows(clickhouse, those) + also_from(views)
             table, where = next(iter(those)).table, "on each shard"
             refused.append(entry(table=table, rows=rows, ranges=_ranges(those), where=where, delete=delete))
     return [*refused, *_letters_refused(clickhouse, doubtful, seen)]
@@ -377,7 +377,7 @@ def _letters_refused(
             letters=sum(seen[k].letters for k in those),
             ranges=_ranges(those),
             url=kept.url,
-            delete=delete_letters(table, those),
+            delete=delete_letters(kept.table, those),
         )
 
 

@@ -12,10 +12,11 @@ from chsink.clickhouse.mutations import check_none_deleting
 from chsink.clickhouse.probe import count_rows, dependent_views, only_of
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
+from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import ChsinkError
 from chsink.errors.services import STILL_INSERTING
-from chsink.notation.sql import quote_string, quote_table
+from chsink.notation.sql import quote_string
 from chsink.ports import StateStore
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
@@ -103,15 +104,14 @@ def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iter
             window.wait_for_tokens(topic_head(sink, topic), topic, server)
 
 
-def delete_statement(ranges: Mapping[StateKey, StateRecord]) -> str:
+def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> str:
     """The statement that removes the rows of the ranges (at least one, of one topic and table) from a shard."""
-    key = next(iter(ranges))
-    return f"DELETE FROM {quote_table(key.table)} WHERE {_which(ranges)}"
+    return clickhouse.targets[next(iter(ranges)).topic_table].table.deleting(_which(ranges))
 
 
-def delete_letters(table: str, ranges: Mapping[StateKey, StateRecord]) -> str:
+def delete_letters(table: TargetTable, ranges: Mapping[StateKey, StateRecord]) -> str:
     """The same for their dead letters."""
-    return f"DELETE FROM {quote_table(table)} WHERE {_which(ranges)} {only_of(next(iter(ranges)))}"
+    return table.deleting(f"{_which(ranges)} {only_of(next(iter(ranges)))}")
 
 
 def _which(ranges: Mapping[StateKey, StateRecord]) -> str:

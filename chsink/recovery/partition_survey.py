@@ -319,18 +319,16 @@ class PartitionSurvey:
     def _delete_from(self, offset: int) -> str:
         """What removes the rows from there on, and their dead letters."""
         which = (
-            f"WHERE _kafka_topic = {quote_string(self._tp.topic)} AND _kafka_partition = {self._tp.partition} "
+            f"_kafka_topic = {quote_string(self._tp.topic)} AND _kafka_partition = {self._tp.partition} "
             f"AND _kafka_offset >= {offset}"
         )
         views = also_from(views_of(self._target.shards))
-        rows = (
-            f"delete the rows from there on, on each shard: DELETE FROM {quote_table(self._target.name)} {which}{views}"
-        )
+        rows = f"delete the rows from there on, on each shard: {self._target.table.deleting(which)}{views}"
         letters = self._clickhouse.letters
         if letters is None:
             return rows
-        name = quote_table(letters.table.canonical)
-        return f"{rows}; and their dead letters, on {letters.url}: DELETE FROM {name} {which} {only_of(self._key)}"
+        those = letters.table.deleting(f"{which} {only_of(self._key)}")
+        return f"{rows}; and their dead letters, on {letters.url}: {those}"
 
 
 def _count(ranges: Iterable[OffsetRange]) -> int:

@@ -88,7 +88,7 @@ def _record(key: StateKey, record: StateRecord, now_ms: int, memory: _Memory) ->
         "tokens": memory.tokens(key, record),
         "window": memory.blocks(key),
         "before_at": moment(record.seen.before_at) if record.seen.before_at else None,
-        "marks": [[m.blocks, m.started_s] for m in record.seen.marks],
+        "marks": [[m.blocks, m.since_s] for m in record.seen.marks],
         "topic_id": record.life.topic_id,
         "incarnation": record.life.incarnation,
         "chunk_offsets": record.sent.chunk_offsets,

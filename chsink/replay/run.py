@@ -23,7 +23,7 @@ from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.errors import ChsinkError, PreflightError, halts, values
-from chsink.notation.sql import quote_string, quote_table
+from chsink.notation.sql import quote_string
 from chsink.ports import Queries, StateStore
 from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
 from chsink.replay.cutting import rounds_of
@@ -242,7 +242,7 @@ class Replay:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
         if missing := self._missing(key, record, there):
-            delete, letters = _delete(key, there or record.doubt.only), len(record.doubt.only)
+            delete, letters = self._delete(key, there or record.doubt.only), len(record.doubt.only)
             raise halts.REPLAY_ROWS_MISSING(
                 table=key.table, letters=letters, missing=missing, tp=key.topic_partition, delete=delete
             )
@@ -277,7 +277,7 @@ class Replay:
                 rows=sum(there.values()),
                 letters=len(record.doubt.only),
                 tp=key.topic_partition,
-                delete=_delete(key, there),
+                delete=self._delete(key, there),
             )
         self._confirm([key])
 
@@ -305,14 +305,13 @@ class Replay:
             return 0
         return len(record.doubt.only) - len(there)
 
+    def _delete(self, key: StateKey, there: Collection[int]) -> str:
+        """The statement that removes these rows from a shard."""
+        of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
+        return self.clickhouse.targets[key.topic_table].table.deleting(f"{of} AND {offsets_in(sorted(there))}")
+
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
-
-
-def _delete(key: StateKey, there: Collection[int]) -> str:
-    """The statement that removes these rows from a shard."""
-    of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
-    return f"DELETE FROM {quote_table(key.table)} WHERE {of} AND {offsets_in(sorted(there))}"
 
 
 @contextmanager

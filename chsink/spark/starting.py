@@ -11,8 +11,8 @@ For one table, the first rule that fits decides, from first to last:
   are back, the new checkpoint goes on from there, or the job halts for a recreated topic (CHS-303).
 - a recorded range of an earlier topic of the same name: the first offset.
 - a partition that appeared after the sink first ran: the first offset.
-- a partition without a recorded range, of a topic that has landed others in the table: the first offset.  Where the
-  first checkpoint began is not known any more; the newest offset could pass over records that came since.
+- a partition without a recorded range, once the sink has landed anything: the first offset.  Where an earlier
+  checkpoint began is not known any more; the newest offset could pass over records that came since.
 - a topic that a pattern matches, and of which nothing is recorded, when the sink has run: the first offset, as the
   topic is new, or its pattern is.
 - else (the sink's first start, a new table, a new topic that a route names, or after ``chsink state reset``):
@@ -46,7 +46,7 @@ def starting_offsets(
     """
     by_place = {(k.topic_partition, k.table): r for k, r in records.items()}
     known = {k.topic_table for k in records}
-    landed = {k.topic_table for k, record in records.items() if record.phase is not Phase.EMPTY}
+    landed = any(record.phase is not Phase.EMPTY for record in records.values())
     recorded = {k.topic for k in records}
     if recorded:
         known |= {leads for leads in routes if leads[0] in matched and leads[0] not in recorded}
@@ -75,12 +75,12 @@ def _start(
     leads: TopicTable,
     topic_id: str | None,
     known: Collection[TopicTable],
-    landed: Collection[TopicTable],
+    landed: bool,
 ) -> int | None:
     """The recorded start of one table, None where the configuration decides."""
     if record is None:
         return FIRST if leads in known else None
     if record.phase is Phase.EMPTY:
         never_reset = record.life.incarnation == 0
-        return FIRST if record.life.late or (never_reset and leads in landed) else None
+        return FIRST if record.life.late or (never_reset and landed) else None
     return FIRST if record.is_of_another(topic_id) else record.end

@@ -117,7 +117,7 @@ class Bench:
                 Seen(
                     int((time.time() - age_s) * 1000),
                     tuple(
-                        Mark(m.blocks, m.started_s - int(age_s))  # the server of that time had been started before it
+                        Mark(m.blocks, m.since_s - int(age_s))  # the server of that time had been started before it
                         for m in services.clickhouse.window().marks([table])[table]
                     ),
                 ),

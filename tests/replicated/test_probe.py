@@ -35,7 +35,7 @@ from tests.integration.exits.test_exits import (
 )
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
-from tests.support.job import command, eventually
+from tests.support.job import command, eventually, select
 from tests.support.replicas.service import ReplicaClickHouse
 from tests.support.replicas.tables import replicated
 
@@ -108,3 +108,26 @@ def test_dead_letters_of_a_range_in_doubt_are_deleted(
     job.drain(spark)
     job.check(rows_of=fits)
     assert letters.held(job) == letters.expected(job)
+
+
+@pytest.mark.soak
+def test_a_table_that_was_restored_under_its_path_remembers_no_token(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ A table that is dropped on all replicas and restored from a backup has the path of the one before, and as many
+    blocks or more: the range in doubt, whose rows the backup has, would be stored twice.
+    """
+    job = make_job(partitions=1)
+    job.send(0, 30)
+    crash_before_after(job, spark, failpoints)
+    table, servers = job.tables[job.topic], [*job.shards, *job.replicas]
+    create = {url: select(url, f"SHOW CREATE TABLE {table} FORMAT TSVRaw") for url in servers}
+    command(servers[0], f"CREATE TABLE {table}_kept ENGINE = MergeTree ORDER BY tuple() AS SELECT * FROM {table}")
+    for url in servers:
+        command(url, f"DROP TABLE {table} SYNC")
+    for url in servers:
+        command(url, create[url])
+    for n in range(3):
+        command(servers[0], f"INSERT INTO {table} SELECT * FROM {table}_kept WHERE _kafka_offset % 3 = {n}")
+    job.drain(spark)
+    job.check()

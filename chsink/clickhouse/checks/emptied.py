@@ -61,7 +61,7 @@ def _deleting(target: RoutedTable) -> str:
     if TOPIC not in {c.name for c in target.table.columns}:
         return rows
     which = f"{quote_identifier(TOPIC)} = {quote_string(target.topic)}"
-    return f"{rows}, on each shard: DELETE FROM {quote_table(target.name)} WHERE {which}"
+    return f"{rows}, on each shard: {target.table.deleting(which)}"
 
 
 def _is_empty(shard: ShardTable, clock: Clock) -> bool:

@@ -343,6 +343,22 @@ def test_the_pipeline_changed(half: Job, spark: SparkSession) -> None:
     half.check()
 
 
+def test_rows_are_deleted_beside_a_projection(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
+    """ClickHouse refuses a lightweight DELETE there, with code 344."""
+    job = make_job(partitions=1)
+    table = job.tables[job.topic]
+    command(job.shards[0], f"ALTER TABLE {table} ADD PROJECTION more (SELECT * ORDER BY _kafka_offset)")
+    job.send(0, 15)
+    crash_before_after(job, spark, failpoints)
+    resend = (job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes")
+    refused = " ".join(run(*resend).stderr.split())
+    [statement] = re.findall(r"(ALTER TABLE [^;]+ mutations_sync = 2);", refused)
+    command(job.shards[0], statement)
+    assert run(*resend).exit_code == 0
+    job.drain(spark)
+    job.check()
+
+
 @pytest.mark.exit_of("LAYOUT_LOST")
 def test_a_layout_is_not_stored(half: Job, spark: SparkSession) -> None:
     edit(half, sent={"layout": "0123456789abcdef"})

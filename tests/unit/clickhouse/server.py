@@ -72,6 +72,7 @@ class Server(OneServer):
     engine: str = "MergeTree"
     altered: Collection[str] = ()
     identity: str = "u"
+    defined_s: int = -1_000_000
     columns: list[tuple[str, str, str, str]] = field(default_factory=list)
     answers: list[Exception] = field(default_factory=list)
     away: list[Exception] = field(default_factory=list)
@@ -115,10 +116,10 @@ class Server(OneServer):
         """What :mod:`chsink.clickhouse.describe` asks."""
         for name in self._named(sql) if self.definition else ():
             engine, digest = self.engine, self.definition + "'" * (name[1] in self.altered)
-            yield ("is", *name, self.identity, engine, digest, self.mark.at_s, self.mark.started_s)
-            yield ("path", *name, self.identity, "", "", 0, 0)
+            yield ("is", *name, self.identity, engine, digest, self.mark.at_s, self.mark.since_s, self.defined_s)
+            yield ("path", *name, self.identity, "", "", 0, 0, 0)
             if self.mark.blocks is not None:
-                yield ("blocks", *name, "", "", "", self.mark.blocks, 0)
+                yield ("blocks", *name, "", "", "", self.mark.blocks, 0, 0)
 
     def _named(self, sql: str) -> Iterator[tuple[str, str]]:
         """The tables that a question names."""

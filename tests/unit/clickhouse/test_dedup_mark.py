@@ -10,11 +10,12 @@ from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks
 from chsink.clickhouse.describe import AT_ONCE
 from chsink.clickhouse.table import TargetTable
 from chsink.errors import AlteredError
+from chsink.formats.pipeline import digest_of
 from chsink.ports import Unanswered
 from chsink.statemachine.parts import Mark
 from tests.unit.clickhouse.server import MARK, Server, StoppedClock, table
 
-START = MARK.started_s
+START = MARK.since_s
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,29 @@ START = MARK.started_s
 def test_why_forgotten(engine: str, now: Mark, why: str | None) -> None:
     found = why_forgotten(table(engine), MARK, now)
     assert found == why if why is None or found is None else why in found
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "fed", "forgotten"),
+    [
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 10, uuids="one"), (), False),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 101, uuids="one"), (), False),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 90, uuids="another"), (), False),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 101, uuids="another"), (), True),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 101, uuids="another"), ("Replicated",), True),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 90, uuids="another"), ("Replicated",), False),
+        (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 10, uuids="another"), ("",), True),
+    ],
+)
+def test_a_table_that_was_made_again_under_its_keeper_path(
+    then: Mark, now: Mark, fed: tuple[str, ...], forgotten: bool
+) -> None:
+    """⚑ It remembers nothing.  Altered, or asked on another replica, it remembers all.  With a plain table that its
+    views fill, another server's start says nothing of the range.
+    """
+    feeds = tuple(table(f"{kind}MergeTree", name="fed") for kind in fed)
+    said = why_forgotten(table("ReplicatedMergeTree", feeds=feeds), then, now)
+    assert (said is not None and "made again" in said) is forgotten
 
 
 SMALL = table("MergeTree", name="fed", merge_tree={"non_replicated_deduplication_window": "40"})
@@ -101,15 +125,16 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 @pytest.mark.parametrize(
     ("engine", "asked"),
     [
-        ("MergeTree", "toInt64(max(max_block_number)), toInt64(0) FROM system.parts"),
-        ("ReplacingMergeTree", "toInt64(max(max_block_number)), toInt64(0) FROM system.parts"),
-        ("ReplicatedMergeTree", "toInt64(log_max_index), toInt64(0) FROM system.replicas"),
+        ("MergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0) FROM system.parts"),
+        ("ReplacingMergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0) FROM system.parts"),
+        ("ReplicatedMergeTree", "toInt64(log_max_index), toInt64(0), toInt64(0) FROM system.replicas"),
         ("SharedMergeTree", "GROUP BY database, table, partition_id"),
     ],
 )
 def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> None:
     server = Server(StoppedClock(), Mark(7, 8))
-    assert look(server, table(engine)).mark == Mark(7, 8)
+    kept = Mark(7, server.defined_s, uuids=digest_of(["u"])) if engine.startswith("Replicated") else Mark(7, 8)
+    assert look(server, table(engine)).mark == kept
     [(sql, _)] = server.asked
     assert asked in sql
     assert "name IN ('t')" in sql
@@ -123,7 +148,7 @@ def test_many_tables_are_one_question_for_each_way_to_count() -> None:
     seen = looks(server, tables)
 
     assert {name.table for name in seen} == {t.name for t in tables}
-    assert {look.mark for look in seen.values()} == {Mark(7, 8)}
+    assert {look.mark.blocks for look in seen.values()} == {7}
     assert len(server.asked) == 2
     looks(server, [*tables, table(name="one_more")])
     assert len(server.asked) == 2 + 3, "a statement names a bounded number of tables"

@@ -19,7 +19,7 @@ from chsink.statemachine.parts import Mark, TopicLife, Unsettled
 from chsink.statemachine.records import StateRecord
 from tests.unit.clickhouse.server import KEY, MARK, NOW_MS, Server, StoppedClock, in_doubt, table
 
-RESTARTED = Mark(50, MARK.started_s + 60)
+RESTARTED = Mark(50, MARK.since_s + 60)
 
 
 def window(server: Server, engine: str = "MergeTree", **changes: Any) -> DedupWindow:
@@ -51,7 +51,7 @@ def test_a_range_whose_tokens_are_remembered_is_sent_again(server: Server) -> No
 
 @pytest.mark.parametrize(
     ("name", "engine", "age_s", "mark"),
-    [("restart", "MergeTree", 10, RESTARTED), ("count", "MergeTree", 10, Mark(140, MARK.started_s))],
+    [("restart", "MergeTree", 10, RESTARTED), ("count", "MergeTree", 10, Mark(140, MARK.since_s))],
 )
 def test_probing_waits_for_inserts_that_run_and_for_nothing_else(
     server: Server, name: str, engine: str, age_s: float, mark: Mark
@@ -111,7 +111,7 @@ def test_unknown_marks_are_not_trusted(server: Server) -> None:
     ],
 )
 def test_a_table_that_cannot_be_looked_into_halts(server: Server, changes: dict[str, Any]) -> None:
-    server.mark = Mark(140, MARK.started_s)
+    server.mark = Mark(140, MARK.since_s)
     with pytest.raises(HaltError, match="CHS-317"):
         window(server, **changes).must_probe(KEY, in_doubt(10))
 
@@ -260,7 +260,7 @@ def of_many(clients: Sequence[RetryingQueries], **changes: Any) -> DedupWindow:
 
 def test_many_tables_are_one_question_for_each_server(server: Server) -> None:
     """Their number does not make a batch slower; the table of dead letters is asked for with them."""
-    other = Server(server.clock, mark=Mark(7, MARK.started_s))
+    other = Server(server.clock, mark=Mark(7, MARK.since_s))
     asking = of_many([RetryingQueries(s, server.clock, 20) for s in (server, other)])
     names = [f"db.t{n}" for n in range(100)]
 

@@ -57,7 +57,7 @@ def test_sent_again_under_the_same_token_after_a_look(server: Server, error: Exc
     assert sum("uptime()" in sql for sql, _ in server.asked) == 3
 
 
-@pytest.mark.parametrize("mark", [Mark(140, MARK.started_s), Mark(50, MARK.started_s + 9), Mark(0, MARK.started_s)])
+@pytest.mark.parametrize("mark", [Mark(140, MARK.since_s), Mark(50, MARK.since_s + 9), Mark(0, MARK.since_s)])
 def test_not_sent_when_the_token_may_be_forgotten(server: Server, mark: Mark) -> None:
     server.mark = mark
     with pytest.raises(UnavailableError, match="CHS-707"):
@@ -110,7 +110,7 @@ def test_an_old_answer_proves_nothing(server: Server) -> None:
             answer = super().query(sql, parameters)
             if len(self.asked) == 1:
                 self.clock.sleep(FRESH_MS / 1000 + 0.1)
-                self.mark = Mark(140, MARK.started_s)
+                self.mark = Mark(140, MARK.since_s)
             return answer
 
     suspended = Suspended(StoppedClock())

@@ -60,6 +60,14 @@ def test_a_lost_checkpoint_passes_over_nothing(configured: Configured) -> None:
     assert start_of(EMPTY, configured) == FIRST
 
 
+@pytest.mark.parametrize("configured", ["earliest", "latest"])
+def test_a_lost_checkpoint_passes_over_nothing_of_a_topic_that_was_idle(configured: Configured) -> None:
+    """⚑ The topic had no record yet when the sink first started at its end; then others landed, and records came."""
+    records, routes = {key(0): landed(7), key(0, "idle"): EMPTY}, [("t", "d.t"), ("idle", "d.t")]
+    offsets = starting_offsets(records, routes, {"idle": "id"}, {TopicPartition("idle", 0): 0}, configured)
+    assert offsets == {"idle": {"0": FIRST}}
+
+
 @pytest.mark.parametrize(("configured", "start"), [("earliest", FIRST), ("latest", NEXT)])
 def test_after_a_reset_the_configuration_decides(configured: Configured, start: int) -> None:
     assert start_of(writes.reset(landed(5), epoch=2, attempt="r"), configured) == start
