@@ -337,8 +337,9 @@ def test_an_older_coordinator_is_fenced_and_its_commit_is_refused(make_bench: Ma
     bench = make_bench()
     older = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
+    bench.ticks(older, lambda: older.buffer.files)
     bench.clock.ms += 1000
-    bench.ticks(older, lambda: older.buffer.files and older._open)
+    bench.ticks(older, lambda: older._open)
     opened, stale = older._open, older.tables.read("shop.orders")
     newer = bench.coordinator()
     bench.round(newer)
