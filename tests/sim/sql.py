@@ -123,20 +123,21 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
             return [([tuple(f"{VIEW}{said['database']}.{said['name']}".split(".", 1))] if table.kind.views else [],)]
         return [] if "NOT is_done" in sql else [(table.mutations, 0)]
     if "system.tables" in sql:
-        return [row for name in named(sql) for row in _facts(server, name)]
+        return [row for name in named(sql) for row in _facts(server, name, lags=lags)]
     return _of_rows(server, sql, said, lags=lags)
 
 
-def _facts(server: Server, name: str) -> Iterator[tuple[Any, ...]]:
-    """The table's description and contents, as rows."""
+def _facts(server: Server, name: str, *, lags: bool = False) -> Iterator[tuple[Any, ...]]:
+    """The table's description and contents, as rows.  Each replica made its table by itself, before all ranges."""
     of, kind = _kind(server, name)
     if of is None or kind is None:
         return
     table, at, mine = server.tables[of], tuple(name.split(".", 1)), identity(server, name)
     blocks, altered = (table.blocks, digest(table)) if of == name else (table.fed_blocks, "")
-    yield ("is", *at, mine, kind.engine, altered, server.hub.now // 1000, server.started // 1000)
-    yield ("path", *at, mine, "", "", 0, 0)
-    yield ("blocks", *at, "", "", "", blocks, 0)
+    uuid = f"{mine} of {'one' if lags else 'another'} replica" if kind.engine.startswith("Replicated") else mine
+    yield ("is", *at, uuid, kind.engine, altered, server.hub.now // 1000, server.started // 1000, -1)
+    yield ("path", *at, mine, "", "", 0, 0, 0)
+    yield ("blocks", *at, "", "", "", blocks, 0, 0)
 
 
 def _of_rows(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool) -> Rows:
