@@ -137,11 +137,12 @@ def test_keeper_session_expires(storm: Storm) -> None:
     before = storm.world.keeper.fired[TcpFault.PARTITION]
     storm.world.keeper.partition()
     storm.send(5)
-    eventually("end of the session", lambda: bool(sessions - _sessions(storm.world)))
+    fired = storm.world.keeper.fired
+    eventually("end", lambda: sessions - _sessions(storm.world) and fired[TcpFault.PARTITION] > before)
     storm.world.heal()
     storm.pass_over()
     storm.world.tally.fired("keeper: session expired", len(sessions - _sessions(storm.world)))
-    storm.world.tally.fired("keeper: partition", storm.world.keeper.fired[TcpFault.PARTITION] - before)
+    storm.world.tally.fired("keeper: partition", fired[TcpFault.PARTITION] - before)
 
 
 def test_keeper_connections_are_cut(storm: Storm) -> None:
