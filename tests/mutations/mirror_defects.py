@@ -8,6 +8,7 @@ from tests.mutations.changes import answers, argument, becomes, drop, instead, m
 from tests.mutations.defects import Defect
 
 MirrorDefect = partial(Defect, of="mirror")
+TakenDefect = partial(Defect, of="taken")
 
 FITTING = "tests/unit/mirror/test_fitting_events.py"
 
@@ -244,5 +245,57 @@ MIRROR_DEFECTS = (
         (becomes("chsink.statemachine.commit.plan.holes", "A >= B.until", "A > B.until"),),
         "repair_justified",
         seed=33,
+    ),
+    # --- tables of a Kafka Connect sink -------------------------------------------------------------------------------
+    TakenDefect(
+        "takeover: files that a table has are committed again",
+        (answers("chsink.statemachine.commit.takeover.FILES.IN_TABLE", "False"),),
+        "at_most_once",
+        seed=1,
+    ),
+    TakenDefect(
+        "takeover: files that were replaced are committed again",
+        (
+            answers("chsink.statemachine.commit.takeover.FILES.STORED", "False"),
+            answers("chsink.statemachine.commit.takeover.FILES.PASSED", "False"),
+        ),
+        "at_most_once",
+        seed=56,
+    ),
+    TakenDefect(
+        "takeover: files that the sink passed over are left",
+        (answers("chsink.statemachine.commit.takeover.FILES.PASSED_OVER", "False"),),
+        "chain_is_content",
+        seed=1,
+    ),
+    TakenDefect(
+        "takeover: only the newest snapshot of the sink counts",
+        (becomes("chsink.mirror.connector.marks", "_furthest(A, B)", "A or B"),),
+        "halt_justified",
+        seed=19,
+    ),
+    TakenDefect(
+        "takeover: what nothing tells of a file is guessed",
+        (never("chsink.mirror.takeover._Look.at", "trust"),),
+        "at_most_once",
+        seed=75,
+    ),
+    TakenDefect(
+        "takeover: a group that was set back is believed",
+        (answers("chsink.statemachine.commit.takeover.LEFT.SET_BACK", "False"),),
+        "chain_is_content",
+        seed=16,
+    ),
+    TakenDefect(
+        "takeover: the sink is not told that its files were committed",
+        (argument("chsink.mirror.takeover.carry_out", "append", "more", "{}"),),
+        "at_most_once",
+        seed=47,
+    ),
+    TakenDefect(
+        "takeover: the mirror starts before it",
+        (answers("chsink.mirror.checks._connectors", "iter(())"),),
+        "halt_justified",
+        seed=2,
     ),
 )
