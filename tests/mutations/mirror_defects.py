@@ -290,7 +290,19 @@ MIRROR_DEFECTS = (
         "takeover: the sink is not told that its files were committed",
         (argument("chsink.mirror.takeover.carry_out", "append", "more", "{}"),),
         "at_most_once",
-        seed=47,
+        seed=14,
+    ),
+    TakenDefect(
+        "takeover: tables of which no snapshot names the sink bear no mark",
+        (drop("chsink.mirror.takeover.carry_out", "set_property(...)"),),
+        "halt_justified",
+        seed=66,
+    ),
+    TakenDefect(
+        "takeover: events that arrive in another order count as changed",
+        (becomes("chsink.mirror.connector.remains", "sorted(reports, ...)", "reports"),),
+        "halt_justified",
+        seed=11,
     ),
     TakenDefect(
         "takeover: the mirror starts before it",
