@@ -94,6 +94,14 @@ class World(Plain):
             if self.over is None:
                 self.start_driver()
             self._run(self.hub.steps + steps)
+            self._check_kept()
+
+    def _check_kept(self) -> None:
+        """What the sink wrote is in its tables, whatever their chains say, unless a halt told that it may not be."""
+        for _, _, name, file in self.past.events if self.over is None else ():
+            lacks = set(self.catalog.files.get(file, ())) - self.catalog.tables[name].held
+            if lacks and name not in self.dropped:
+                raise Violation("complete_at_rest", f"{name} lacks {sorted(lacks)[:5]}, which the sink had written")
 
     @contextmanager
     def _their_kafka(self) -> Iterator[None]:
