@@ -52,7 +52,11 @@ class SnapshotMark:
 
 
 def marks(table: Table) -> dict[str, SnapshotMark]:
-    """The sinks that filled the table's main branch, by key; mirrors of chsink are not among them."""
+    """The sinks that filled the table's main branch, by key; mirrors of chsink are not among them.  Of those that a
+    property alone names, a takeover has begun.
+    """
+    named = (name.removeprefix(_OFFSETS) for name in table.metadata.properties if name.startswith(_OFFSETS))
+    bare = {key: SnapshotMark(key, {}, "", "") for key in named}
     found: dict[str, SnapshotMark] = {}
     at: Any = table.metadata.snapshot_by_name(MAIN_BRANCH)
     while at is not None:
@@ -64,7 +68,7 @@ def marks(table: Table) -> dict[str, SnapshotMark]:
                 newest = found.get(key) or SnapshotMark(key, {}, summary.get(COMMIT_ID, ""), _valid_through(summary))
                 found[key] = replace(newest, stored=_furthest(newest.stored, _offsets(table, name, text)))
         at = None if at.parent_snapshot_id is None else table.metadata.snapshot_by_id(at.parent_snapshot_id)
-    return found
+    return bare | found
 
 
 def marked(table: Table, snapshot_id: int) -> list[str]:
@@ -154,7 +158,9 @@ class Remains:
 
 
 def remains(connector: Connector, names: Names) -> Remains:
-    """Read it all: the groups first, so that the events of their offsets are there.  Raises ``ControlUnanswered``."""
+    """Read it all: the groups first, so that the events of their offsets are there.  Partitions arrive in any order;
+    what is said here is the same each time.  Raises ``ControlUnanswered``.
+    """
     mine = connector.names(names)
     group, passed = _group(mine, connector.group), _group(mine, connector.coordinator_group)
     reader = mine.reader()
@@ -179,7 +185,7 @@ def remains(connector: Connector, names: Names) -> Remains:
         {tp.partition: offset for tp, offset in passed.items() if tp.topic == connector.control_topic},
         {number: first for number, (first, _) in logs.items()},
         {number: end for number, (_, end) in logs.items()},
-        tuple(reports),
+        tuple(sorted(reports, key=lambda report: report.at)),
         {tp: offset for tp, (_, offset) in newest.items()},
     )
 
@@ -187,8 +193,9 @@ def remains(connector: Connector, names: Names) -> Remains:
 def _note(newest: dict[TopicPartition, tuple[datetime, int]], event: Event, complete: DataComplete) -> None:
     for answer in complete.answers:
         tp = TopicPartition(answer.topic, answer.partition)
-        if answer.offset is not None and (tp not in newest or newest[tp][0] <= event.timestamp):
-            newest[tp] = event.timestamp, answer.offset
+        if answer.offset is not None:
+            found = event.timestamp, answer.offset
+            newest[tp] = max(newest.get(tp, found), found)
 
 
 def _event(connector: Connector, at: Position, value: bytes) -> Event | None:

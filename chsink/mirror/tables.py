@@ -446,12 +446,16 @@ class MirrorTable:
         except (AttributeError, TypeError, ValueError) as error:
             raise DamagedProperty(self.keys.backfill, f"damaged ({type(error).__name__}: {error})") from error
 
+    def set_property(self, read: TableRead, name: str, value: str) -> Committed:
+        """Commit one property."""
+        return self._commit(read, (SetPropertiesUpdate(updates={name: value}),))
+
     def fill_back(self, read: TableRead, floors: Mapping[TopicPartition, int]) -> Committed:
         """Commit that a person asks for the records from these offsets on.  A running mirror reads and lands them."""
         found: dict[str, dict[str, int]] = {}
         for tp, floor in sorted({**read.view.floors, **floors}.items()):
             found.setdefault(tp.topic, {})[str(tp.partition)] = floor
-        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.backfill: json.dumps(found)}),))
+        return self.set_property(read, self.keys.backfill, json.dumps(found))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found = {}

@@ -6,8 +6,8 @@ Rules:
   again, and skips the tables that have their chain.
 - That commit also carries the sink's own offsets, up to the end of its control topic: a coordinator of the sink that
   was only suspended then takes these files for committed.
-- The tables without a snapshot of the sink come first: once they have their chain, the others still bear its mark, so
-  no start goes on without them.
+- Before one of several tables has its chain, each bears the sink's mark, in a snapshot or in a property: no start goes
+  on without one of them.
 - It is shown first and carried out afterwards, if nothing has changed since.
 """
 
@@ -27,11 +27,14 @@ from chsink.mirror.files import data_file
 from chsink.mirror.known_tables import KnownTables, Target
 from chsink.mirror.manifests import name_of, referred
 from chsink.mirror.opening import OpenMirror
-from chsink.mirror.tables import TableRead
+from chsink.mirror.tables import Committed, TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link
 from chsink.statemachine.commit.takeover import ReportedFile, Stopped, continued, waits
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+NONE_STORED = "{}"
+"""The property of a table of which no snapshot names the sink."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,6 @@ def survey(
         else:
             left_out.append(name)
     _check_routed(mirror, look, reported)
-    found.sort(key=lambda one: one.mark is not None)
     unread = sorted({tp.topic for tp in left.group} - set(mirror.config.mirror.topics))
     return Takeover(connector, tuple(found), links, tuple(left_out), tuple(unread), left.ends)
 
@@ -114,16 +116,22 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
     if (shown.tables, shown.links) != (now.tables, now.links):
         raise halts.MIRROR_CONNECTOR_MOVED(group=shown.connector.group)
     with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
+        for one in now.tables if len(now.tables) > 1 else ():
+            if one.mark is None:
+                _check(one, one.target.table.set_property(one.read, now.connector.offsets, NONE_STORED))
         for one in now.tables:
             table, commit_id = one.target.table, uuid.uuid4()
             if one.files:
                 stored = {**(one.mark.stored if one.mark else {}), **now.ends}
                 theirs = {now.connector.offsets: json.dumps({str(p): at for p, at in sorted(stored.items())})}
-                done = table.append(one.read, one.files, one.chain, commit_id, None, more=theirs)
+                _check(one, table.append(one.read, one.files, one.chain, commit_id, None, more=theirs))
             else:
-                done = table.decide(one.read, one.chain, commit_id)
-            if done.outcome is not Outcome.APPLIED:
-                raise services.MIRROR_COMMITS_FAIL(table=one.table, rounds=1, reason=done.reason)
+                _check(one, table.decide(one.read, one.chain, commit_id))
+
+
+def _check(one: TableLeft, done: Committed) -> None:
+    if done.outcome is not Outcome.APPLIED:
+        raise services.MIRROR_COMMITS_FAIL(table=one.table, rounds=1, reason=done.reason)
 
 
 def _connector(

@@ -86,6 +86,16 @@ class Metadata:
     def name_mapping(self) -> None:
         """As pyiceberg has it; the names of columns do not count here."""
 
+    @property
+    def snapshots(self) -> list[Snap]:
+        """As pyiceberg has it."""
+        return list(self.snaps.values())
+
+    @property
+    def last_sequence_number(self) -> int:
+        """As pyiceberg has it."""
+        return self.sequence
+
     def snapshot_by_id(self, number: int) -> Snap | None:
         """As pyiceberg has it."""
         return self.snaps.get(number)

@@ -99,6 +99,14 @@ def _guarded(world: World, group: Group, body: Callable[[], None]) -> Callable[[
 def _coordination(
     world: World, routes: Routes, reread: Callable[[Hole], None], under_way: Callable[[], Collection[TopicPartition]]
 ) -> Coordination:
+    pool = partial(OneActor, world.hub)
+    made = Coordination(opened(world, routes), reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
+    vars(made)["_wake"] = _Wake(world.hub)
+    return made
+
+
+def opened(world: World, routes: Routes) -> OpenMirror:
+    """The mirror of a job file."""
     targets = {
         name: Target(
             SimMirrorTable(cast("Any", world.catalog), name, world.keys),
@@ -108,14 +116,11 @@ def _coordination(
         )
         for name in routes.all_tables
     }
+    added = "now" if world.added_now else "halt"
+    mirror = SimpleNamespace(matched_topics=(), added_tables=added, topics=sorted(routes.whole))
+    config = SimpleNamespace(**vars(CONFIG), mirror=mirror)
     names = names_of(world.broker)
-    added = SimpleNamespace(matched_topics=(), added_tables="now" if world.added_now else "halt")
-    config = SimpleNamespace(**vars(CONFIG), mirror=added)
-    mirror = OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
-    pool = partial(OneActor, world.hub)
-    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
-    vars(made)["_wake"] = _Wake(world.hub)
-    return made
+    return OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
 
 
 def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLander:

@@ -8,6 +8,7 @@ from tests.mutations.changes import answers, argument, becomes, drop, instead, m
 from tests.mutations.defects import Defect
 
 MirrorDefect = partial(Defect, of="mirror")
+TakenDefect = partial(Defect, of="taken")
 
 FITTING = "tests/unit/mirror/test_fitting_events.py"
 
@@ -30,7 +31,8 @@ MIRROR_DEFECTS = (
         "mirror: what was handed over is not cropped",
         (becomes("chsink.statemachine.commit.handover.hand_over", "OffsetRange(A, B.end)", "B"),),
         "group_follows",
-        seed=391,
+        seed=33,
+        often={"checkpoint lost": 30.0, "driver killed": 10.0},
     ),
     MirrorDefect(
         "mirror: events and offset in two transactions",
@@ -146,7 +148,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=79,
+        seed=17,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -243,5 +245,69 @@ MIRROR_DEFECTS = (
         (becomes("chsink.statemachine.commit.plan.holes", "A >= B.until", "A > B.until"),),
         "repair_justified",
         seed=33,
+    ),
+    # --- tables of a Kafka Connect sink -------------------------------------------------------------------------------
+    TakenDefect(
+        "takeover: files that a table has are committed again",
+        (answers("chsink.statemachine.commit.takeover.FILES.IN_TABLE", "False"),),
+        "at_most_once",
+        seed=1,
+    ),
+    TakenDefect(
+        "takeover: files that were replaced are committed again",
+        (
+            answers("chsink.statemachine.commit.takeover.FILES.STORED", "False"),
+            answers("chsink.statemachine.commit.takeover.FILES.PASSED", "False"),
+        ),
+        "at_most_once",
+        seed=56,
+    ),
+    TakenDefect(
+        "takeover: files that the sink passed over are left",
+        (answers("chsink.statemachine.commit.takeover.FILES.PASSED_OVER", "False"),),
+        "chain_is_content",
+        seed=1,
+    ),
+    TakenDefect(
+        "takeover: only the newest snapshot of the sink counts",
+        (becomes("chsink.mirror.connector.marks", "_furthest(A, B)", "A or B"),),
+        "halt_justified",
+        seed=19,
+    ),
+    TakenDefect(
+        "takeover: what nothing tells of a file is guessed",
+        (never("chsink.mirror.takeover._Look.at", "trust"),),
+        "at_most_once",
+        seed=75,
+    ),
+    TakenDefect(
+        "takeover: a group that was set back is believed",
+        (answers("chsink.statemachine.commit.takeover.LEFT.SET_BACK", "False"),),
+        "chain_is_content",
+        seed=16,
+    ),
+    TakenDefect(
+        "takeover: the sink is not told that its files were committed",
+        (argument("chsink.mirror.takeover.carry_out", "append", "more", "{}"),),
+        "at_most_once",
+        seed=14,
+    ),
+    TakenDefect(
+        "takeover: tables of which no snapshot names the sink bear no mark",
+        (drop("chsink.mirror.takeover.carry_out", "set_property(...)"),),
+        "halt_justified",
+        seed=66,
+    ),
+    TakenDefect(
+        "takeover: events that arrive in another order count as changed",
+        (becomes("chsink.mirror.connector.remains", "sorted(reports, ...)", "reports"),),
+        "halt_justified",
+        seed=11,
+    ),
+    TakenDefect(
+        "takeover: the mirror starts before it",
+        (answers("chsink.mirror.checks._connectors", "iter(())"),),
+        "halt_justified",
+        seed=2,
     ),
 )

@@ -26,6 +26,7 @@ LISTS = {
     "clickhouse": FOLDER / "defects.py",
     "tables": FOLDER / "defects.py",
     "mirror": FOLDER / "mirror_defects.py",
+    "taken": FOLDER / "mirror_defects.py",
     "replays": FOLDER / "replay_defects.py",
 }
 PAGE = ROOT / "docs" / "simulator.md"

@@ -11,6 +11,7 @@ WORLDS = {
     "clickhouse": "tests.sim.world",
     "tables": "tests.sim.chosen",
     "mirror": "tests.mirror_sim.world",
+    "taken": "tests.mirror_sim.taken",
     "replays": "tests.replay_sim.world",
 }
 

@@ -64,7 +64,9 @@ def test_the_list_is_long_enough_and_names_invariants() -> None:
     assert len({d.name for d in DEFECTS}) == len(DEFECTS)
     for defect in DEFECTS:
         assert defect.test is None or (not defect.invariant and defect.test.startswith("tests/"))
-        simulated = {"mirror": MIRROR_INVARIANTS, "replays": REPLAY_INVARIANTS}.get(defect.of, INVARIANTS)
+        simulated = {"mirror": MIRROR_INVARIANTS, "taken": MIRROR_INVARIANTS, "replays": REPLAY_INVARIANTS}.get(
+            defect.of, INVARIANTS
+        )
         assert defect.test is not None or defect.invariant in (simulated if defect.simulated else MODEL_INVARIANTS)
         assert all(path_of(c.where).startswith(("chsink/", "statemachine/")) for c in defect.changes)
 

@@ -1,6 +1,6 @@
 """``python -m tests.sim.long``: a simulator on all cores, until so many steps or hours are done.
 
-``--of mirror`` runs the mirror's worlds.
+``--of mirror`` runs the mirror's worlds, ``--of taken`` those that begin with a takeover.
 
 Each process takes a range of seeds, so the outcome of a seed is the same as in ``python -m tests.sim``.  A failing world
 is shrunk and printed as soon as its range is done; the run goes on.  The last line sums up.
@@ -21,7 +21,11 @@ from multiprocessing import get_context
 from tests.sim.__main__ import ENOUGH_STEPS
 from tests.sim.runs import Report, Runs
 
-PROGRAMS = {"clickhouse": "tests.sim.campaign", "mirror": "tests.mirror_sim.campaign"}
+PROGRAMS = {
+    "clickhouse": "tests.sim.campaign",
+    "mirror": "tests.mirror_sim.campaign",
+    "taken": "tests.mirror_sim.taken",
+}
 SEEDS = 100
 """Seeds in one range."""
 SAY_EVERY_S = 60

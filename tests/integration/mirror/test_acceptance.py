@@ -1,5 +1,7 @@
 """The mirror's acceptance: one job of three formats whose tables are made and grow while it is killed five times.
 
+It commits by itself, or hands over to a coordinator in a process of its own, which is killed in its turn.
+
 JSON of topics that a pattern matches, Avro of a registry, and Debezium's events, into partitioned tables of a REST
 catalog on S3, and into ClickHouse.  At the end, each cell on both sides is what Kafka holds, each record once.
 """
@@ -12,7 +14,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
+COMMITS = ("mirror", "coordinator")
 BEGAN = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
 DAYS_0 = date(1970, 1, 1)
 CITIES = ("Köln", "Lyon", "")
@@ -124,12 +127,13 @@ FEEDS = {
 
 @dataclass(slots=True)
 class Acceptance:
-    """The job, its services, and how many records each topic has."""
+    """The job, its services, and how many records each topic has.  ``apart``: the job does not commit by itself."""
 
     world: World
     job: Job
     lake: RestLake
     registry: RegistryService
+    apart: bool
     sent: Counter[str] = field(default_factory=Counter)
     round: int = 0
 
@@ -167,6 +171,7 @@ class Acceptance:
             "mirror.control_topic": f"{self.job.name}-control",
             "mirror.interval_s": 1,
             "mirror.timeout_s": 5,
+            "mirror.coordinator": "apart" if self.apart else "driver",
         }
 
     def send(self, feed: str, partition: int, count: int) -> None:
@@ -257,8 +262,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture
-def acceptance(world: World, tmp_path: Path) -> Iterator[Acceptance]:
+@pytest.fixture(params=["driver", "apart"])
+def acceptance(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Acceptance]:
     """Three topics without tables."""
     with ExitStack() as stack:
         s3 = stack.enter_context(S3Server(tmp_path / "s3"))
@@ -266,48 +271,78 @@ def acceptance(world: World, tmp_path: Path) -> Iterator[Acceptance]:
         gate = stack.enter_context(CatalogGate(server.url))
         registry = stack.enter_context(RegistryService())
         lake = RestLake(tmp_path, server=server, gate=gate, s3=s3)
-        made = Acceptance(world, world.job(tmp_path), lake, registry)
+        made = Acceptance(world, world.job(tmp_path), lake, registry, request.param == "apart")
         for feed in ("orders", "payments", "changes"):
             world.kafka.create_topic(made.topic(feed), 2)
         made.configure()
         yield made
 
 
+@contextmanager
+def coordinated(here: Acceptance) -> Iterator[list[Child]]:
+    """A coordinator apart, which has claimed the mirror; none if the job commits by itself."""
+    if not here.apart:
+        yield []
+        return
+    with Child(here.job, command=COMMITS, settings=LIVING) as coordinator:
+        coordinator.await_that("coordinator", lambda: "coordinating" in coordinator.said)
+        yield [coordinator]
+
+
 def killed_at(here: Acceptance, step: str, *codes: int) -> None:
-    """A process dies by its own hand: the driver, or a Python worker, whose query then ends."""
-    with Child(here.job, traps=f"{step}=kill@1") as child:
+    """A process dies by its own hand: the driver, or a Python worker, whose query then ends; or the coordinator apart,
+    beside a driver that another coordinator finds at work.
+    """
+    here.send_all()
+    with ExitStack() as stack:
+        if here.apart and step.startswith("coordinator."):
+            driver = stack.enter_context(Child(here.job))
+            child = stack.enter_context(Child(here.job, command=COMMITS, settings=LIVING, traps=f"{step}=kill@1"))
+        else:
+            stack.enter_context(coordinated(here))
+            driver = child = stack.enter_context(Child(here.job, traps=f"{step}=kill@1"))
         assert child.end() in codes, child.said[-3000:]
         assert {fired[0] for fired in child.fired} == {step}, child.said[-3000:]
+        if driver is not child:
+            stack.enter_context(coordinated(here))
+            assert driver.end() in (0, 5), driver.said[-3000:]
     here.world.tally.killed(f"acceptance: at {step}")
 
 
 def killed_at_random(here: Acceptance) -> None:
     """All processes, while records of each format come."""
-    with Child(here.job, settings=LIVING) as child:
-        child.await_that("coordinator", lambda: "coordinating" in child.said)
+    here.send_all()
+    with coordinated(here) as beside, Child(here.job, settings=LIVING) as child:
+        said = "handing over" if here.apart else "coordinating"
+        child.await_that("start", lambda: said in child.said)
         until = time.monotonic() + random.uniform(0, 8)
         while time.monotonic() < until:
             for feed in ("orders", "payments", "changes"):
                 here.send(feed, 0, 3)
         assert child.kill() > 1
+        assert all(coordinator.kill() for coordinator in beside)
     here.world.tally.killed("acceptance: all processes at a random moment")
+
+
+def drained(here: Acceptance, spark: SparkSession) -> None:
+    """All that was sent is handed over and committed."""
+    here.send_all()
+    with coordinated(here):
+        here.job.drain(spark)
+    if here.apart:
+        with Child(here.job, command=COMMITS) as last:
+            assert last.end() == 0, last.said[-3000:]
 
 
 def test_three_formats_killed_five_times(acceptance: Acceptance, spark: SparkSession) -> None:
     here = acceptance
-    here.send_all()
     killed_at(here, "worker.in_transaction", 5)
-    here.send_all()
     killed_at(here, "coordinator.between_tables", -signal.SIGKILL)
     here.world.kafka.create_topic(here.topic("refunds"), 2)
-    here.send_all()
     killed_at_random(here)
-    here.send_all()
     killed_at(here, "driver.after_before", -signal.SIGKILL)
-    here.send_all()
     killed_at(here, "coordinator.after_tables", -signal.SIGKILL)
-    here.send_all()
-    here.job.drain(spark)
+    drained(here, spark)
     here.judge()
     for feed in FEEDS:
         table = here.lake.catalog().load_table(here.tables(feed)[1])

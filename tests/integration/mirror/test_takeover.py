@@ -96,7 +96,7 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
 
 
 def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """⚑ Nothing was committed by the connector yet to one table: it comes first, so that the other still bears the mark."""
+    """⚑ Nothing was committed by the connector yet to one table, which has its chain; the other still bears the mark."""
     bench = make_bench(tables=("orders", "archive"))
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]), tables=["archive"])
@@ -113,6 +113,34 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     assert [t["table"] for t in taken(bench)["tables"]] == ["shop.archive"]
     assert sorted(n for _, _, n in bench.landed("orders")) == [3]
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
+
+
+def test_an_interrupted_takeover_of_tables_that_bear_no_mark(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ The connector never committed: the mirror could start with the first table, and begin the other at the end."""
+    bench = make_bench(tables=("orders", "archive"))
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    named = "--group", sink.group, "--control-topic", sink.control_topic
+    from chsink.mirror.tables import MirrorTable
+
+    append, done = MirrorTable.append, list[str]()
+
+    def once(table: MirrorTable, *words: Any, **more: Any) -> Any:
+        if done:
+            raise KeyboardInterrupt
+        done.append(table.identifier)
+        return append(table, *words, **more)
+
+    monkeypatch.setattr(MirrorTable, "append", once)
+    assert isinstance(chsink(bench, *named).exception, KeyboardInterrupt | SystemExit)
+    monkeypatch.setattr(MirrorTable, "append", append)
+    doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
+    assert doctor.output.count("CHS-359") == 1, doctor.output
+    assert [t["table"] for t in taken(bench)["tables"]] == [*{"shop.orders", "shop.archive"} - {*done}]
+    assert CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())]).output.count("CHS-359") == 0
+    lands_on(bench)
 
 
 @pytest.mark.soak
