@@ -47,12 +47,17 @@ def holes(
     tp: TopicPartition,
     within: OffsetRange,
     progress: Callable[[int], None],
+    others: npt.NDArray[np.int64],
 ) -> Iterator[OffsetRange]:
-    """Ranges of offsets without a row, ascending and apart.  ``progress`` is given the offset reached."""
+    """Ranges of offsets without a row that are none of the ``others``, ascending and apart.  ``progress`` is given the
+    offset reached.
+    """
     last: OffsetRange | None = None
     for start in range(within.start, within.end, SLICE):
         part = OffsetRange(start, min(start + SLICE, within.end))
-        for hole in runs_of_missing(present(shards, tp, part), part.start):
+        there = present(shards, tp, part)
+        there[others[(others >= part.start) & (others < part.end)] - part.start] = True
+        for hole in runs_of_missing(there, part.start):
             if last is not None and last.end == hole.start:
                 last = OffsetRange(last.start, hole.end)
                 continue
