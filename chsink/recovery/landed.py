@@ -85,6 +85,18 @@ def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> n
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
 
 
+def timestamps(
+    shards: Sequence[Place], tp: TopicPartition, part: OffsetRange
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The offset and the timestamp in ms of each row of the part."""
+    sql = (
+        "SELECT toInt64(_kafka_offset), toUnixTimestamp64Milli(toDateTime64(assumeNotNull(_kafka_timestamp), 3)) "
+        f"FROM {{table}} WHERE {_MINE} AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}"
+    )
+    rows = np.array([row for shard in shards for row in _query(shard, sql, tp)], np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
+
+
 def _query(shard: Place, sql: str, tp: TopicPartition) -> list[Row]:
     """The answer of one shard, whose table is ``{table}``."""
     client, source = shard

@@ -39,12 +39,18 @@ from chsink.recovery.landed import SLICE, Extent, Place, extent, holes, present
 from chsink.recovery.landed_rows import also_from, views_of
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.recovered import Doubt, Recovered
+from chsink.recovery.timestamps import have_timestamps, unlike
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine.chunks import chunk_count
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
 Say = Callable[[str], None]
+_NEW_TABLE = (
+    "chsink cannot recover a recreated topic: land it in another table: create the table, name it in the topic's "
+    '[[route]], set kafka.starting_offsets = "earliest" and start with a new checkpoint (set sink.checkpoint to a new '
+    "folder)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +163,11 @@ class PartitionSurvey:
 
     def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | OffsetRange | None:
         """Why nothing can be rebuilt, what is in doubt, or what alone landed; None if all of it did."""
-        several = None if accepted.several else self._several()
-        if several is not None:
-            return several
         log_start = self._log_start()
+        refused = None if accepted.timestamps else self._of_other_records(log_start)
+        refused = refused or (None if accepted.several else self._several())
+        if refused is not None:
+            return refused
         missing = accepted.without(self._key, self._missing(seen, log_start))
         gone = [OffsetRange(h.start, min(h.end, log_start)) for h in missing if h.start < log_start]
         if gone:
@@ -209,9 +216,32 @@ class PartitionSurvey:
         missing = list(holes(self._places, self._tp, seen.range, self._progress(seen), self._counted))
         if self._replaced is not None:
             return self._unaccounted(self._replaced, seen, missing)
-        if self._clickhouse.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
-            missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
+        before = OffsetRange(log_start, max(log_start, seen.range.start))
+        if not before.is_empty and self._clickhouse.config.kafka.starting_offsets == "earliest":
+            missing.insert(0, before)  # it was to be read too
+        elif not before.is_empty:
+            self._say(
+                f"{self._tp}: records before the first row, {before}, count as older than the first start, because "
+                'kafka.starting_offsets is "latest"; if some of them may be lost, answer no, and add '
+                "`--set kafka.starting_offsets=earliest` to this command"
+            )
         return missing
+
+    def _of_other_records(self, log_start: int) -> ChsinkError | None:
+        rows = extent(self._tables, self._tp)
+        if rows is None or not have_timestamps(self._target.table) or rows.range.end <= log_start:
+            return None
+        span = OffsetRange(max(rows.range.start, log_start), rows.range.end)
+        offsets = unlike(self._reads.reader, self._tp, self._tables, span)
+        if not len(offsets):
+            return None
+        named = f"{in_words(list(runs_of(offsets.tolist())))}, {len(offsets)} in all"
+        return self._refused(
+            f"rows have another _kafka_timestamp than Kafka's records at their offsets ({named}): the topic was "
+            "deleted and created again since they landed, or its log lost records",
+            f"{_NEW_TABLE}; only if your program's transform sets the timestamp, add `--accept-timestamps` to this "
+            "command",
+        )
 
     def _several(self) -> ChsinkError | None:
         seen = extent(self._tables, self._tp)
@@ -316,7 +346,7 @@ class PartitionSurvey:
         return self._refused(
             f"the state was recorded for the topic with id {self._replaced.life.topic_id}, which was deleted: rows do "
             "not show whether they belong to the topic that has its name now",
-            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
+            _NEW_TABLE,
         )
 
     def _log_ends_before(self, seen: Extent) -> ChsinkError | None:
@@ -326,7 +356,7 @@ class PartitionSurvey:
         return self._refused(
             f"the table has rows up to offset {seen.range.end - 1}, but Kafka's log ends at {end}: "
             "the topic was recreated",
-            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
+            _NEW_TABLE,
         )
 
     def _refused(self, why: str, fix: str) -> ChsinkError:

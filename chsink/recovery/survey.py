@@ -28,6 +28,7 @@ from chsink.recovery.landed_rows import views_of, wait_for_any_insert
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.partition_survey import PartitionSurvey, Say, SurveyReads, reached, tables_of
 from chsink.recovery.recovered import Recovered
+from chsink.recovery.timestamps import have_timestamps
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 
@@ -37,7 +38,8 @@ def survey(
     """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
     recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
-    Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
+    Raises PreflightError CHS-321 while a task may still send records, and CHS-330 for tables that cannot tell, with all
+    refusals of theirs: a person decides once.
     """
     stored = read_records(store, clickhouse.config.sink.name)
     known = {key: record for key, record in stored.items() if record.phase is not Phase.EMPTY}
@@ -68,6 +70,8 @@ def _of_table(
     others = {k: r for k, r in recorded.items() if replace and k not in todo}
     kept = {k: r for k, r in others.items() if _may_have_lost_rows(target, r, accepted)}
     if todo or kept:
+        if not accepted.senders_gone:
+            raise halts.SENDERS_MAY_LIVE(ranges=f"records of {target.topic}")
         wait_for_any_insert(clickhouse, sink, target.topic, target.shards)
     refused: list[ChsinkError] = []
     found: list[Recovered] = []
@@ -81,6 +85,7 @@ def _of_table(
             found += PartitionSurvey(reads, target, key, mine, share=len(todo)).survey(accepted)
     if found:
         _say_views(target, reads.say)
+        _say_unchecked(target, reads.say)
     return refused, [*found, *(_kept(reads, key, record, means) for key, record in kept.items())]
 
 
@@ -98,6 +103,15 @@ def _say_views(target: RoutedTable, say: Say) -> None:
         say(
             f"{target.name}: these dependent views may lack rows that the table holds; compare them with the table "
             f"before you start the job: {', '.join(views)}"
+        )
+
+
+def _say_unchecked(target: RoutedTable, say: Say) -> None:
+    if not have_timestamps(target.table):
+        say(
+            f"{target.name}: without a column _kafka_timestamp, chsink cannot check whether rows are of the records "
+            f"that Kafka holds now; if {target.topic} was deleted and created again since they landed, answer no: "
+            "records of the new topic would be skipped"
         )
 
 

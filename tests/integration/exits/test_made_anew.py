@@ -4,18 +4,20 @@ the records that Kafka holds now.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
 from chsink.errors import PreflightError
-from tests.integration.exits.commands import recovered
+from tests.integration.exits.commands import command_of, recovered
 from tests.integration.exits.test_last_copies import made_anew, refused
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.test_dead_letters import BAD, make_letters
 from tests.integration.job.test_verify import run as verify
-from tests.support.doubt import forget_state
-from tests.support.job import Job, command, select
+from tests.support.doubt import forget_state, insert, run
+from tests.support.job import METADATA, Job, command, select
 
 pytestmark = pytest.mark.slow
 OLD = 5
@@ -62,3 +64,67 @@ def test_a_dead_letter_of_the_earlier_topic_is_no_sign_that_a_record_landed(anew
 
     anew.drain(spark)
     assert ids(anew) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "kind", ["DateTime64(3)", pytest.param("Nullable(DateTime64(9))", marks=pytest.mark.soak), None]
+)
+def test_rows_of_the_earlier_topic_are_no_rows_of_the_new_one(
+    make_job: MakeJob, services: Stack, spark: SparkSession, kind: str | None
+) -> None:
+    """Where nothing shows it, the command says that it cannot check it."""
+    job = make_job(partitions=1)
+    if kind:
+        job.make_table(job.topic, metadata=f"{METADATA}, _kafka_timestamp {kind}", suffix="_timed")
+    job.send(0, 15)
+    job.drain(spark)
+    forget_state(job)
+    job.lose_checkpoint()
+    says = " ".join(run(job, "recover", "--senders-gone", stdin="n\n").stdout.split())
+    assert says.count("chsink cannot check whether rows are of the records that Kafka holds now") == (kind is None)
+    assert "AFTER" not in says and f"{job.topic}-0: 15 rows over [0, 15)" in says
+    if kind is None:
+        return
+    made_anew(job, services)
+
+    error = run(job, *command_of(refused(job, spark, PreflightError, "CHS-229")), "--yes")
+
+    said = " ".join(error.stderr.split())
+    assert error.exit_code == 2 and "CHS-331" in said and "(0-14, 15 in all)" in said, error.output
+    [where] = re.findall(
+        r"land it in another table: create the table, name it in the topic's \[\[route\]\], (.*); only", said
+    )
+    assert where.startswith('set kafka.starting_offsets = "earliest" and start with a new checkpoint')
+    job.make_table(job.topic, suffix="_new")
+    job.drain(spark)
+    assert ids(job) == list(range(20))
+
+
+def test_nobody_sends_while_the_state_is_rebuilt(make_job: MakeJob) -> None:
+    """⚑ A task that still runs would send pieces under the lost tokens."""
+    job = make_job(partitions=1)
+    job.send(0, 15)
+    insert(job, 0, range(15))
+
+    refused = run(job, "recover", "--yes")
+
+    assert refused.exit_code == 2
+    assert "CHS-321" in refused.stderr and "--senders-gone" in refused.stderr
+
+
+def test_records_before_the_first_row_of_a_sink_that_started_at_the_newest(
+    make_job: MakeJob, spark: SparkSession
+) -> None:
+    """⚑ The plan says that they are passed over; what it offers lands them."""
+    job = make_job(partitions=1)
+    job.send(0, 15)
+    insert(job, 0, range(5, 15))
+    latest = ("--senders-gone", "--set", "kafka.starting_offsets=latest")
+
+    said = " ".join(run(job, "recover", *latest, stdin="n\n").stdout.split())
+    assert f"{job.topic}-0: records before the first row, [0, 5), count as older than the first start" in said
+    [option] = re.findall(r"add `--set (\S+)` to this command", said)
+    assert run(job, "recover", *latest, "--set", option, "--yes").exit_code == 0
+
+    job.drain(spark)
+    job.check()

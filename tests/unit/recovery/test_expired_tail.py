@@ -33,7 +33,7 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, *behind: Part) ->
     kafka.topic_ids = lambda _: {"t": "id"}
     config = SimpleNamespace(kafka=SimpleNamespace(), dead_letters=SimpleNamespace(topic=None))
     clickhouse: Any = SimpleNamespace(letters=None, routes={}, config=config)
-    target: Any = SimpleNamespace(name="d.t", shards=())
+    target: Any = SimpleNamespace(name="d.t", shards=(), table=SimpleNamespace(insertable=()))
     reader: Any = SimpleNamespace(read=lambda _, rest: iter(behind) if rest == OffsetRange(100, 200) else None)
     look = partition_survey.SurveyReads(
         clickhouse, kafka, lambda _: None, reader, SinkLetters(clickhouse, kafka, reader), {}
