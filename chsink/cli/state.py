@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chsink.recovery.change import Change
     from chsink.recovery.decide import Verdict
     from chsink.recovery.recovered import Recovered
+    from chsink.statemachine.ranges import OffsetRange
     from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
 state = command_group("state", help="Show the recorded state; resolve, reset or recover it manually.")
@@ -56,7 +57,11 @@ PipelineOption = Annotated[
     ),
 ]
 SendersGoneOption = Annotated[
-    bool, typer.Option("--senders-gone", help="With --resend: confirm that no old driver or executor still runs.")
+    bool,
+    typer.Option(
+        "--senders-gone",
+        help="Confirm that no old driver or executor still runs. `resolve` needs it with --resend only.",
+    ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
 PartitionsArgument = Annotated[
@@ -76,6 +81,13 @@ RemovedOption = Annotated[
 ]
 SeveralOption = Annotated[
     bool, typer.Option("--accept-several", help="Confirm that several rows of one record are intended.")
+]
+TimestampsOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-timestamps",
+        help="Confirm that your program's transform sets the timestamps of rows, as CHS-331 asks.",
+    ),
 ]
 HolesOption = Annotated[
     list[str] | None,
@@ -195,7 +207,9 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 def recover(  # noqa: PLR0917 - options of a command
     accept_removed: RemovedOption = False,
     accept_several: SeveralOption = False,
+    accept_timestamps: TimestampsOption = False,
     accept_holes: HolesOption = None,
+    senders_gone: SendersGoneOption = False,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="Also rebuild partitions whose table holds rows beyond the recorded end."),
@@ -206,30 +220,29 @@ def recover(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Rebuild lost state from the rows of the target tables.
 
-    It reads the columns _kafka_topic, _kafka_partition and _kafka_offset.
+    It reads the columns _kafka_topic, _kafka_partition, _kafka_offset and, if there is one, _kafka_timestamp.
 
     \b
-    chsink state recover -c job.toml             the state was lost
-    chsink state recover --replace -c job.toml   an old backup of the state was restored
+    chsink state recover --senders-gone             the state was lost
+    chsink state recover --senders-gone --replace   an old backup of the state was restored
 
-    Stop the job first. chsink records as landed only what the tables prove: each offset has a row, Kafka has no record
-    there, or the record has no row on purpose (it is a dead letter, the job skips it, or table_by gives it to another
-    table). The next start reads the rest again and inserts what is missing. If chsink has to refuse a partition, it
-    names the offsets and records nothing at all. Partitions that have state are left unchanged. With --replace, those
-    whose table holds rows beyond the recorded end are rebuilt, and other recorded partitions get new tokens.
+    Stop the job and its executors first: what they still send would land twice. chsink records as landed only what the
+    tables prove: each offset has a row, Kafka has no record there, or the record has no row on purpose (it is a dead
+    letter, the job skips it, or table_by gives it to another table). The next start reads the rest again and inserts
+    what is missing. If chsink has to refuse a partition, it names the offsets and records nothing at all. Partitions
+    that have state are left unchanged. With --replace, those whose table holds rows beyond the recorded end are
+    rebuilt, and other recorded partitions get new tokens.
 
-    Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
-    came from, and records of the new topic would be skipped.
+    Do not recover a topic that was deleted and created again since its rows landed: records of the new topic would be
+    skipped. Rows with _kafka_timestamp show that, and the command is refused (CHS-331); other rows do not.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     from chsink.errors.several import raise_all
-    from chsink.recovery.accepted import Accepted, read_holes
+    from chsink.recovery.accepted import Accepted
     from chsink.recovery.recover import write
     from chsink.recovery.survey import survey
 
-    try:
-        accepted = Accepted(accept_removed, accept_several, read_holes(accept_holes or []))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--accept-holes") from None
+    holes = _holes(accept_holes or [])
+    accepted = Accepted(senders_gone, accept_removed, accept_several, accept_timestamps, holes)
     with _services(load_config(config, assignments)) as services:
         services.take_up_topics()  # of the brokers: nothing recorded is trusted here
         clickhouse, store = services.clickhouse, services.store
@@ -240,6 +253,15 @@ def recover(  # noqa: PLR0917 - options of a command
             return
         confirm("Write this state?", yes=yes)
         _print_records(write(clickhouse, store, found))
+
+
+def _holes(words: Sequence[str]) -> Mapping[str, Sequence[OffsetRange]]:
+    from chsink.recovery.accepted import read_holes
+
+    try:
+        return read_holes(words)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--accept-holes") from None
 
 
 def _print_found(found: Sequence[Recovered]) -> None:

@@ -7,9 +7,12 @@ the same text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import Final
+
+import numpy as np
+import pyarrow as pa
 
 DIGEST: Final = "chsink.record"
 """The header of a replay mark that holds the digest of the record."""
@@ -27,6 +30,16 @@ def digest_of(
 def short(digest: str) -> int:
     """Sixty bits of it: enough for the few records of one place."""
     return int(digest[:15], 16)
+
+
+def short_of(records: pa.RecordBatch, offsets: Collection[int]) -> set[tuple[int, int]]:
+    """Offset and short digest of those of Kafka's records that lie at these offsets."""
+    wanted = np.isin(records.column("offset").to_numpy(), np.fromiter(offsets, np.int64, len(offsets)))
+    found = records.filter(pa.array(wanted))
+    times = found.column("timestamp").cast(pa.int64()).to_pylist()
+    rows = zip(found.select(["offset", "key", "value", "headers"]).to_pylist(), times, strict=True)
+    parts = ((r, us // 1000, [(h["key"], h["value"]) for h in r["headers"] or ()]) for r, us in rows)
+    return {(r["offset"], short(digest_of(ms, r["key"], r["value"], headers))) for r, ms, headers in parts}
 
 
 def _part(content: bytes | None) -> bytes:

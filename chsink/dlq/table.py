@@ -102,14 +102,14 @@ class LettersInTable:
         [(count,)] = self._query(f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}")
         return int(count)
 
-    def replayed(self, key: StateKey, window: OffsetRange) -> list[int]:
-        """The offsets of a window whose dead letters are all replayed."""
-        at = f"_kafka_offset >= {window.start} AND _kafka_offset < {window.end}"
+    def held(self, key: StateKey, window: OffsetRange | None = None) -> dict[tuple[int, int], bool]:
+        """By offset and short digest of the record: whether its dead letter was replayed."""
+        at = "" if window is None else f" AND _kafka_offset >= {window.start} AND _kafka_offset < {window.end}"
         found = self._query(
-            f"SELECT _kafka_offset FROM {self.table} WHERE {self._mine} AND {self._of(key)} AND {at} "
-            f"GROUP BY _kafka_offset HAVING min({self._replayed})"
+            f"SELECT DISTINCT _kafka_offset, {digest.SQL}, {self._replayed} FROM {self.table} "
+            f"WHERE {self._mine} AND {self._of(key)}{at}"
         )
-        return [int(offset) for (offset,) in found]
+        return {(int(offset), digest.short(record)): bool(done) for offset, record, done in found}
 
     @property
     def _mine(self) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from chsink.errors.entry import halt, preflight
 
 _NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+_RECOVER = (
+    "make sure that no process of the job is running, executors included, and run `chsink state recover --senders-gone"
+)
 _OLDER_BACKUP = (
-    "if the state was restored from an older backup, these offsets may have landed, and would land twice: run `chsink "
-    "state recover --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, "
-    "restore the state as it was after the last batch; otherwise, "
+    "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
+    + _RECOVER
+    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, restore the "
+    "state as it was after the last batch; otherwise, "
 )
 _FROM_EARLIEST = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
@@ -47,10 +51,11 @@ PLAN_BEYOND_LOG = halt(
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you renamed the table in ClickHouse, run `chsink state recover`; if you changed sink.name, [state] or the "
-    "route's table for another reason, change it back; if the state was lost, restore the state store from a backup "
-    "that was made after the last batch, or rebuild it with `chsink state recover`; if recover finds no rows of this "
-    "partition, if you have reset it, or if the route is new or had been removed for a time, " + _FROM_EARLIEST,
+    "if you changed sink.name, [state] or the route's table, change it back, unless you renamed the table itself; if "
+    "you did, or if the state was lost and you cannot restore it from a backup that was made after the last batch, "
+    + _RECOVER
+    + "`; if recover finds no rows of this partition, if you have reset it, or if the route is new or had been removed "
+    "for a time, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -58,7 +63,7 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
-    "the last batch, or run `chsink state recover`; if recover finds no rows, " + _FROM_EARLIEST,
+    "the last batch, or " + _RECOVER + "`; if recover finds no rows, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(

@@ -464,18 +464,17 @@ STATE_MAY_BE_LOST = preflight(
     "CHS-229",
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, make sure "
-    "that no process of the job is running, executors included, and run `chsink state recover`; if the topic was "
-    "deleted and created again, name a new table in its [[route]] instead, as rows do not show of which topic they "
-    "are, and recover would skip records; if another sink inserted the rows, give this sink its own table; to insert "
-    "the records "
-    'again, set errors.on_existing_rows = "accept"',
+    "that no process of the job is running, executors included, and run `chsink state recover --senders-gone`; if the "
+    "topic was deleted and created again, name a new table in its [[route]] instead, as rows do not show of which "
+    "topic they are, and recover would skip records; if another sink inserted the rows, give this sink its own table; "
+    'to insert the records again, set errors.on_existing_rows = "accept"',
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was restored from an older backup, make sure "
-    "that no process of the job is running, executors included, and run `chsink state recover --replace`; if another "
-    "sink inserted the rows, give this sink its own table; to insert the records "
+    "that no process of the job is running, executors included, and run `chsink state recover --senders-gone "
+    "--replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
     'again, set errors.on_existing_rows = "accept"',
 )
 TABLE_IS_EMPTY = preflight(

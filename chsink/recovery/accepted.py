@@ -16,12 +16,15 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """``removed``: rows that were removed beyond the last remaining one may be inserted again.  ``several``: an offset
-    may have several rows.  ``holes``: that these offsets have no row is as it should be, by :func:`place_of`.
+    """``senders_gone``: nobody sends rows of the sink any more.  ``removed``: rows that were removed beyond the last
+    remaining one may be inserted again.  ``several``: an offset may have several rows.  ``holes``: that these offsets
+    have no row is as it should be, by :func:`place_of`.  ``timestamps``: rows may have others than their records.
     """
 
+    senders_gone: bool = False
     removed: bool = False
     several: bool = False
+    timestamps: bool = False
     holes: Mapping[str, Sequence[OffsetRange]] = field(default_factory=dict)
 
     def without(self, key: StateKey, missing: Sequence[OffsetRange]) -> list[OffsetRange]:

@@ -38,7 +38,7 @@ NEAR = 10_000
 class Means:
     """What can explain a record.  ``prepare`` is None if the table's columns do not fit the route's format.
 
-    ``chooses``: a ``table_by`` chooses the table.  ``letters``: offsets that have a dead letter in a topic, ascending.
+    ``chooses``: a ``table_by`` chooses the table.  ``letters``: offsets that have a dead letter, ascending.
     """
 
     prepare: Prepare | None
@@ -78,7 +78,7 @@ def explain(
     to ``end``.
     """
     offsets, excused, foreign = [NONE], [np.empty(0, np.bool_)], False
-    for window in _windows(missing, end, whole=means.by_decoder):
+    for window in windows(missing, end, whole=means.by_decoder):
         hole = mask_of(missing, window)
         rows = present(tables, tp, window) if means.by_decoder else np.zeros(window.length, np.bool_)
         for part in reader.read(tp, window):
@@ -91,7 +91,7 @@ def explain(
             made, without = _fates_of(part.records, means) if means.by_decoder else (None, None)
             if made is not None:
                 foreign = foreign or bool((rows[found - window.start] & ~made).any())
-            asked = hole[found - window.start] & ~np.isin(found, means.letters)
+            asked = hole[found - window.start]
             offsets.append(found[asked])
             excused.append(np.zeros(int(asked.sum()), np.bool_) if without is None else without[asked])
     every, left_out = np.concatenate(offsets), np.concatenate(excused) & (not foreign)
@@ -135,8 +135,8 @@ def mask_of(ranges: Iterable[OffsetRange], window: OffsetRange) -> Mask:
     return mask
 
 
-def _windows(missing: Sequence[OffsetRange], end: int, *, whole: bool) -> Iterator[OffsetRange]:
-    """What has to be read: all up to the end, or only what lies near the holes."""
+def windows(missing: Sequence[OffsetRange], end: int, *, whole: bool) -> Iterator[OffsetRange]:
+    """What has to be read: all up to the end, or only what lies near the holes (at least one, ascending)."""
     spans: list[OffsetRange] = []
     for hole in [OffsetRange(missing[0].start, end)] if whole else missing:
         if spans and hole.start - spans[-1].end <= NEAR:

@@ -47,12 +47,17 @@ def holes(
     tp: TopicPartition,
     within: OffsetRange,
     progress: Callable[[int], None],
+    others: npt.NDArray[np.int64],
 ) -> Iterator[OffsetRange]:
-    """Ranges of offsets without a row, ascending and apart.  ``progress`` is given the offset reached."""
+    """Ranges of offsets without a row that are none of the ``others``, ascending and apart.  ``progress`` is given the
+    offset reached.
+    """
     last: OffsetRange | None = None
     for start in range(within.start, within.end, SLICE):
         part = OffsetRange(start, min(start + SLICE, within.end))
-        for hole in runs_of_missing(present(shards, tp, part), part.start):
+        there = present(shards, tp, part)
+        there[others[(others >= part.start) & (others < part.end)] - part.start] = True
+        for hole in runs_of_missing(there, part.start):
             if last is not None and last.end == hole.start:
                 last = OffsetRange(last.start, hole.end)
                 continue
@@ -78,6 +83,18 @@ def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> n
             at, bits = zip(*rows, strict=True)
             words[np.array(at, dtype=np.int64)] |= np.array(bits, dtype="<u8")
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
+
+
+def timestamps(
+    shards: Sequence[Place], tp: TopicPartition, part: OffsetRange
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The offset and the timestamp in ms of each row of the part."""
+    sql = (
+        "SELECT toInt64(_kafka_offset), toUnixTimestamp64Milli(toDateTime64(assumeNotNull(_kafka_timestamp), 3)) "
+        f"FROM {{table}} WHERE {_MINE} AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}"
+    )
+    rows = np.array([row for shard in shards for row in _query(shard, sql, tp)], np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
 
 
 def _query(shard: Place, sql: str, tp: TopicPartition) -> list[Row]:

@@ -32,20 +32,25 @@ from chsink.errors import ChsinkError, halts
 from chsink.formats.pipeline import Untouched
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
-from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.accepted import Accepted, in_words, option_for, runs_of
-from chsink.recovery.explained import NONE, Means, Prepare, Told, explain, first_halting, shards_of
+from chsink.recovery.explained import I64, NONE, Means, Prepare, Told, explain, first_halting, shards_of
 from chsink.recovery.landed import SLICE, Extent, Place, extent, holes, present
 from chsink.recovery.landed_rows import also_from, views_of
-from chsink.recovery.letters import Delivered
+from chsink.recovery.letters import SinkLetters
 from chsink.recovery.recovered import Doubt, Recovered
+from chsink.recovery.timestamps import have_timestamps, unlike
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine.chunks import chunk_count
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
 Say = Callable[[str], None]
+_NEW_TABLE = (
+    "chsink cannot recover a recreated topic: land it in another table: create the table, name it in the topic's "
+    '[[route]], set kafka.starting_offsets = "earliest" and start with a new checkpoint (set sink.checkpoint to a new '
+    "folder)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class SurveyReads:
     kafka: KafkaAdmin
     say: Say
     reader: ExactReader
-    delivered: Delivered
+    letters: SinkLetters
     known: Mapping[StateKey, StateRecord]
 
     def means(self, target: RoutedTable) -> Means:
@@ -66,7 +71,9 @@ class SurveyReads:
         return Means(prepare, fates_of(self.clickhouse.config.errors), route.choice is not None)
 
     def delivered_until(self, key: StateKey, start: int, means: Means) -> int:
-        """Below which offset nothing that is sent from ``start`` on has to be delivered as a dead letter again."""
+        """Below which offset nothing that is sent from ``start`` on has to be delivered to a topic again."""
+        if self.letters.topic is None:
+            return start
         last = int(means.letters[-1]) + 1 if len(means.letters) else 0
         return first_halting(self.reader, key.topic_partition, OffsetRange(start, max(start, last)), means)
 
@@ -97,14 +104,14 @@ def tables_of(clickhouse: Cluster, target: RoutedTable) -> list[Place]:
     return [(s.reader(clickhouse.clock, copies=TWICE), quote_table(s.table.canonical)) for s in target.shards]
 
 
-def letters_of(clickhouse: Cluster, key: StateKey) -> list[Place]:
-    """The dead letters of a topic-partition, where a table holds them."""
-    letters = clickhouse.letters
-    if letters is None:
-        return []
-    name = quote_table(letters.table.canonical)
-    mine = f"SELECT {', '.join(PROBE_COLUMNS)} FROM {name} WHERE true {only_of(key)}"
-    return [(letters.reader(clickhouse.clock, copies=TWICE), f"({mine})")]
+def reached(rows: Extent | None, letters: I64) -> Extent | None:
+    """How far rows and dead letters reach."""
+    if not len(letters):
+        return rows
+    first, end = int(letters[0]), int(letters[-1]) + 1
+    if rows is None:
+        return Extent(OffsetRange(first, end), 0)
+    return Extent(OffsetRange(min(rows.range.start, first), max(rows.range.end, end)), rows.rows)
 
 
 class PartitionSurvey:
@@ -116,15 +123,16 @@ class PartitionSurvey:
         self._replaced = reads.known.get(key)
         self._tp = key.topic_partition
         self._tables = tables_of(self._clickhouse, target)
-        self._places = [*self._tables, *letters_of(self._clickhouse, key)]
+        self._places, self._letters = list(self._tables), reads.letters.of(key)
+        self._counted = self._letters.counted
         for other in reads.siblings(key):
             self._places += tables_of(self._clickhouse, other)
-            self._places += letters_of(self._clickhouse, changed(key, table=other.name))
+            self._counted = np.union1d(self._counted, reads.letters.of(changed(key, table=other.name)).counted)
 
     def survey(self, accepted: Accepted) -> Iterator[Recovered]:
         """One finding, or none where the table has no row of it."""
         topic_id = self._kafka.topic_ids([self._tp.topic])[self._tp.topic]  # first: it may be recreated
-        seen = self._seen()
+        seen = reached(extent(self._places, self._tp), self._counted)
         if seen is None:
             self._say(f"{self._tp}: no rows in {self._target.name}; start the job with a new checkpoint to read it")
             return
@@ -153,22 +161,13 @@ class PartitionSurvey:
             delivered = self._reads.delivered_until(self._key, landed.end, self._means)
             yield Recovered(self._key, self._replaced, landed, topic_id, delivered=delivered)
 
-    def _seen(self) -> Extent | None:
-        """How far rows and dead letters reach."""
-        seen, letters = extent(self._places, self._tp), self._means.letters
-        if not len(letters):
-            return seen
-        kept = OffsetRange(int(letters[0]), int(letters[-1]) + 1)
-        if seen is None:
-            return Extent(kept, 0)
-        return Extent(OffsetRange(min(seen.range.start, kept.start), max(seen.range.end, kept.end)), seen.rows)
-
     def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | OffsetRange | None:
         """Why nothing can be rebuilt, what is in doubt, or what alone landed; None if all of it did."""
-        several = None if accepted.several else self._several()
-        if several is not None:
-            return several
         log_start = self._log_start()
+        refused = None if accepted.timestamps else self._of_other_records(log_start)
+        refused = refused or (None if accepted.several else self._several())
+        if refused is not None:
+            return refused
         missing = accepted.without(self._key, self._missing(seen, log_start))
         gone = [OffsetRange(h.start, min(h.end, log_start)) for h in missing if h.start < log_start]
         if gone:
@@ -188,22 +187,67 @@ class PartitionSurvey:
             )
         if told.explained:
             self._say(f"{self._tp}: records without a row in {self._target.name} on purpose: {told.explained}")
-        return self._in_doubt(seen, told, log_start) if len(told.unexplained) else None
+        if len(self._letters.untold):
+            offsets = in_words(list(runs_of(self._letters.untold.tolist())))
+            self._say(
+                f"{self._tp}: Kafka no longer holds the records of the dead letters at offsets {offsets}; if the topic "
+                "was deleted and created again, they may be of the earlier one, and prove nothing"
+            )
+        lost = tuple(runs_of(told.unexplained.tolist()))
+        in_the_way = self._foreign_letters(lost[0].start if lost else seen.range.end)
+        return in_the_way or (self._in_doubt(seen, told, lost, log_start) if lost else None)
+
+    def _foreign_letters(self, start: int) -> ChsinkError | None:
+        """Dead letters in a table where the job goes on: it would take them for those of the records there."""
+        kept, foreign = self._clickhouse.letters, self._letters.foreign
+        foreign = foreign[foreign >= start]
+        if kept is None or not len(foreign):
+            return None
+        offsets = in_words(list(runs_of(foreign.tolist())))
+        return self._refused(
+            f"the dead letters at offsets {offsets}, {len(foreign)} in all, hold other records than Kafka holds there, "
+            "such as those of an earlier topic of this name; the next start would take them for those of these records",
+            "copy them to another table first, because Kafka no longer holds their records; then delete "
+            f"{self._letters_from(start)}; then run this command again",
+        )
 
     def _missing(self, seen: Extent, log_start: int) -> list[OffsetRange]:
         """Ranges without a row that the record, if there is one, does not account for."""
-        missing = list(holes(self._places, self._tp, seen.range, self._progress(seen)))
+        missing = list(holes(self._places, self._tp, seen.range, self._progress(seen), self._counted))
         if self._replaced is not None:
             return self._unaccounted(self._replaced, seen, missing)
-        if self._clickhouse.config.kafka.starting_offsets == "earliest" and log_start < seen.range.start:
-            missing.insert(0, OffsetRange(log_start, seen.range.start))  # it was to be read too
+        before = OffsetRange(log_start, max(log_start, seen.range.start))
+        if not before.is_empty and self._clickhouse.config.kafka.starting_offsets == "earliest":
+            missing.insert(0, before)  # it was to be read too
+        elif not before.is_empty:
+            self._say(
+                f"{self._tp}: records before the first row, {before}, count as older than the first start, because "
+                'kafka.starting_offsets is "latest"; if some of them may be lost, answer no, and add '
+                "`--set kafka.starting_offsets=earliest` to this command"
+            )
         return missing
+
+    def _of_other_records(self, log_start: int) -> ChsinkError | None:
+        rows = extent(self._tables, self._tp)
+        if rows is None or not have_timestamps(self._target.table) or rows.range.end <= log_start:
+            return None
+        span = OffsetRange(max(rows.range.start, log_start), rows.range.end)
+        offsets = unlike(self._reads.reader, self._tp, self._tables, span)
+        if not len(offsets):
+            return None
+        named = f"{in_words(list(runs_of(offsets.tolist())))}, {len(offsets)} in all"
+        return self._refused(
+            f"rows have another _kafka_timestamp than Kafka's records at their offsets ({named}): the topic was "
+            "deleted and created again since they landed, or its log lost records",
+            f"{_NEW_TABLE}; only if your program's transform sets the timestamp, add `--accept-timestamps` to this "
+            "command",
+        )
 
     def _several(self) -> ChsinkError | None:
         seen = extent(self._tables, self._tp)
         if seen is None:
             return None
-        offsets = seen.range.length - _count(holes(self._tables, self._tp, seen.range, lambda _: None))
+        offsets = seen.range.length - _count(holes(self._tables, self._tp, seen.range, lambda _: None, NONE))
         if seen.rows <= offsets:
             return None
         return self._refused(
@@ -223,15 +267,17 @@ class PartitionSurvey:
             return Told(NONE)
         return explain(self._reads.reader, self._tp, missing, self._tables, end=seen.range.end, means=self._means)
 
-    def _in_doubt(self, seen: Extent, told: Told, log_start: int) -> Doubt | OffsetRange | ChsinkError:
+    def _in_doubt(
+        self, seen: Extent, told: Told, lost: tuple[OffsetRange, ...], log_start: int
+    ) -> Doubt | OffsetRange | ChsinkError:
         """What the next start is to look for and to complete, if it can tell whole pieces from parts of them."""
-        lost = tuple(runs_of(told.unexplained.tolist()))
         lowest = log_start if self._replaced is None else max(log_start, self._replaced.done)
         cut = self._cut(OffsetRange(lost[0].start, seen.range.end), told, lowest)
         if not isinstance(cut, str):
             return Doubt(*cut, lost)
         rows = extent(self._tables, self._tp)
-        if rows is None or rows.range.end <= lost[0].start:  # nobody deletes dead letters from a topic
+        in_topic = self._clickhouse.letters is None  # nobody deletes dead letters from there
+        if in_topic and (rows is None or rows.range.end <= lost[0].start):
             return OffsetRange(min(seen.range.start, lost[0].start), lost[0].start)
         return self._refused(
             f"records that Kafka holds have no row, and nothing explains it: offsets {in_words(lost)}, {_count(lost)} "
@@ -300,7 +346,7 @@ class PartitionSurvey:
         return self._refused(
             f"the state was recorded for the topic with id {self._replaced.life.topic_id}, which was deleted: rows do "
             "not show whether they belong to the topic that has its name now",
-            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
+            _NEW_TABLE,
         )
 
     def _log_ends_before(self, seen: Extent) -> ChsinkError | None:
@@ -310,7 +356,7 @@ class PartitionSurvey:
         return self._refused(
             f"the table has rows up to offset {seen.range.end - 1}, but Kafka's log ends at {end}: "
             "the topic was recreated",
-            "chsink cannot recover a recreated topic: land it with a new sink in a new table",
+            _NEW_TABLE,
         )
 
     def _refused(self, why: str, fix: str) -> ChsinkError:
@@ -318,17 +364,23 @@ class PartitionSurvey:
 
     def _delete_from(self, offset: int) -> str:
         """What removes the rows from there on, and their dead letters."""
-        which = (
+        views = also_from(views_of(self._target.shards))
+        delete = f"{self._target.table.deleting(self._which(offset))}{views}"
+        letters = "" if self._clickhouse.letters is None else f"; and {self._letters_from(offset)}"
+        return f"delete the rows from there on, on each shard: {delete}{letters}"
+
+    def _letters_from(self, offset: int) -> str:
+        """The same of dead letters alone, where a table holds them."""
+        kept = self._clickhouse.letters
+        assert kept is not None
+        delete = kept.table.deleting(f"{self._which(offset)} {only_of(self._key)}")
+        return f"the dead letters from there on, on {kept.url}: {delete}"
+
+    def _which(self, offset: int) -> str:
+        return (
             f"_kafka_topic = {quote_string(self._tp.topic)} AND _kafka_partition = {self._tp.partition} "
             f"AND _kafka_offset >= {offset}"
         )
-        views = also_from(views_of(self._target.shards))
-        rows = f"delete the rows from there on, on each shard: {self._target.table.deleting(which)}{views}"
-        letters = self._clickhouse.letters
-        if letters is None:
-            return rows
-        those = letters.table.deleting(f"{which} {only_of(self._key)}")
-        return f"{rows}; and their dead letters, on {letters.url}: {those}"
 
 
 def _count(ranges: Iterable[OffsetRange]) -> int:

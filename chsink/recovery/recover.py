@@ -8,7 +8,7 @@ from chsink.errors import halts
 from chsink.formats.pipeline import Untouched
 from chsink.ports import StateStore
 from chsink.recovery.change import check_unchanged, claim
-from chsink.recovery.letters import Delivered
+from chsink.recovery.letters import record_delivered
 from chsink.recovery.recovered import Recovered
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
@@ -45,9 +45,10 @@ def write(clickhouse: Cluster, store: StateStore, found: list[Recovered]) -> dic
             attempt=attempt,
             doubtful=None if one.doubt is None else one.doubt.range,
         )
-    delivered = Delivered(letters_topic(clickhouse.config))
+    place = letters_topic(clickhouse.config)
     for one in found:  # first: a record without its group would deliver dead letters again
-        delivered.move_on(one.key, changes[one.key], one.delivered)
+        if place is not None:
+            record_delivered(place, one.key, changes[one.key], one.delivered)
     ledger.write(changes)
     return changes
 

@@ -12,7 +12,6 @@ from dataclasses import replace as changed
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_records
 from chsink.clickhouse.cluster import Cluster
-from chsink.clickhouse.landing import letters_topic
 from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import KEEPING, TargetTable
@@ -26,9 +25,10 @@ from chsink.recovery.accepted import Accepted
 from chsink.recovery.explained import Means
 from chsink.recovery.landed import extent
 from chsink.recovery.landed_rows import views_of, wait_for_any_insert
-from chsink.recovery.letters import Delivered
-from chsink.recovery.partition_survey import PartitionSurvey, Say, SurveyReads, letters_of, tables_of
+from chsink.recovery.letters import SinkLetters
+from chsink.recovery.partition_survey import PartitionSurvey, Say, SurveyReads, reached, tables_of
 from chsink.recovery.recovered import Recovered
+from chsink.recovery.timestamps import have_timestamps
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 
@@ -38,7 +38,8 @@ def survey(
     """Look at every topic-partition without state; with ``replace`` also at those whose table holds rows beyond the
     recorded end, as after an old backup was restored; all others then get new tokens.  Changes nothing.
 
-    Raises PreflightError CHS-330 for tables that cannot tell, with all refusals of theirs: a person decides once.
+    Raises PreflightError CHS-321 while a task may still send records, and CHS-330 for tables that cannot tell, with all
+    refusals of theirs: a person decides once.
     """
     stored = read_records(store, clickhouse.config.sink.name)
     known = {key: record for key, record in stored.items() if record.phase is not Phase.EMPTY}
@@ -46,7 +47,7 @@ def survey(
     refused: list[ChsinkError] = []
     reader = open_exact_reader(clickhouse.config, lambda tp: kafka.log_starts([tp])[tp])
     with closing(reader):
-        letters = Delivered(letters_topic(clickhouse.config))
+        letters = SinkLetters(clickhouse, kafka, reader)
         reads = SurveyReads(clickhouse, kafka, say, reader, letters, known)
         for target in clickhouse.targets.values():
             of_table, of_keys = _of_table(reads, target, accepted, replace=replace)
@@ -64,11 +65,13 @@ def _of_table(
     clickhouse, sink = reads.clickhouse, reads.clickhouse.config.sink.name
     keys = [StateKey(sink, tp.topic, tp.partition, target.name) for tp in reads.kafka.partitions([target.topic])]
     recorded = {k: reads.known[k] for k in keys if k in reads.known}
-    stale = _stale(clickhouse, target, recorded, accepted) if replace else set()
+    stale = _stale(reads, target, recorded, accepted) if replace else set()
     todo = [k for k in keys if k not in recorded or k in stale]
     others = {k: r for k, r in recorded.items() if replace and k not in todo}
     kept = {k: r for k, r in others.items() if _may_have_lost_rows(target, r, accepted)}
     if todo or kept:
+        if not accepted.senders_gone:
+            raise halts.SENDERS_MAY_LIVE(ranges=f"records of {target.topic}")
         wait_for_any_insert(clickhouse, sink, target.topic, target.shards)
     refused: list[ChsinkError] = []
     found: list[Recovered] = []
@@ -78,15 +81,16 @@ def _of_table(
     means = reads.means(target)
     for key in todo:
         with asking_target():
-            mine = changed(means, letters=reads.delivered.of(key))
+            mine = changed(means, letters=reads.letters.of(key).counted)
             found += PartitionSurvey(reads, target, key, mine, share=len(todo)).survey(accepted)
     if found:
         _say_views(target, reads.say)
+        _say_unchecked(target, reads.say)
     return refused, [*found, *(_kept(reads, key, record, means) for key, record in kept.items())]
 
 
 def _kept(reads: SurveyReads, key: StateKey, record: StateRecord, means: Means) -> Recovered:
-    means = changed(means, letters=reads.delivered.of(key))
+    means = changed(means, letters=reads.letters.of(key).counted)
     delivered = reads.delivered_until(key, record.done, means)
     return Recovered(key, record, record.range, record.life.topic_id, kept=True, delivered=delivered)
 
@@ -102,8 +106,17 @@ def _say_views(target: RoutedTable, say: Say) -> None:
         )
 
 
+def _say_unchecked(target: RoutedTable, say: Say) -> None:
+    if not have_timestamps(target.table):
+        say(
+            f"{target.name}: without a column _kafka_timestamp, chsink cannot check whether rows are of the records "
+            f"that Kafka holds now; if {target.topic} was deleted and created again since they landed, answer no: "
+            "records of the new topic would be skipped"
+        )
+
+
 def _stale(
-    clickhouse: Cluster, target: RoutedTable, recorded: Mapping[StateKey, StateRecord], accepted: Accepted
+    reads: SurveyReads, target: RoutedTable, recorded: Mapping[StateKey, StateRecord], accepted: Accepted
 ) -> set[StateKey]:
     """Those whose table holds rows beyond the recorded end, where it can tell.  Earlier incarnations may have reached
     further: rows that they left there are rows of these offsets, too.
@@ -113,8 +126,9 @@ def _stale(
     if not (recorded and target.table.shows_places):
         return set()
     with asking_target():
-        tables = tables_of(clickhouse, target)
-        seen = {key: extent([*tables, *letters_of(clickhouse, key)], key.topic_partition) for key in recorded}
+        tables = tables_of(reads.clickhouse, target)
+        rows = {key: extent(tables, key.topic_partition) for key in recorded}
+    seen = {key: reached(found, reads.letters.of(key).counted) for key, found in rows.items()}
     return {
         key
         for key, record in recorded.items()

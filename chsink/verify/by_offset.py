@@ -17,7 +17,7 @@ from chsink.kafka.exact import ExactReader, Part
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import Differences, Digests, ExcusedDefault, Expected, Found, compare, excusing, joined
 from chsink.verify.digests import WIDTH, Digester, Group, Place, groups_of, own_cells
-from chsink.verify.letters import FoundLetters
+from chsink.verify.letters import Dead, FoundLetters, joined_dead
 from chsink.verify.report import PartitionReport
 from chsink.verify.rows import RowMaker
 from chsink.verify.rules import Rules
@@ -38,7 +38,7 @@ class _Made:
     range: OffsetRange
     groups: Sequence[Group]
     rows: Expected
-    dead: Expected | None
+    dead: Dead | None
 
     def joins(self, others: Sequence[_Made]) -> bool:
         """Whether these parts may be compared with the table at once."""
@@ -108,21 +108,21 @@ class OffsetCheck:
             digests = [np.empty(0, f"V{WIDTH}") for _ in groups]
         report.records += rows.records
         report.without_row += len(rows.rejected)
-        dead = self.letters.expected(part.records, rows.rejected) if self.letters else None
+        dead = self.letters.expected(part, rows.rejected) if self.letters else None
         return _Made(part.range, groups, Expected(rows.offsets, rows.shards, digests, known), dead)
 
     def _window(self, report: PartitionReport, made: Sequence[_Made], older_end: int) -> None:
         """Compare parts that follow one another with the table."""
         groups = made[0].groups
         expected = joined([one.rows for one in made])
-        dead = joined([one.dead for one in made if one.dead is not None]) if self.letters else None
+        dead = joined_dead([one.dead for one in made if one.dead is not None]) if self.letters else None
         for window in windows(OffsetRange(made[0].range.start, made[-1].range.end), len(groups)):
             wanted = expected.part(window.start, window.end)
             found = self._found(report.topic_partition, window, groups)
             differences = compare(wanted, found, older_end, self._excused(groups))
             if self.letters and dead is not None:
-                bad = dead.part(window.start, window.end)
-                differences = excusing(differences, *self.letters.check(report, window, bad, found.offsets, older_end))
+                self.letters.check(report, window, dead.expected, found.offsets, older_end)
+                differences = excusing(differences, dead.kept, dead.replayed)
             report.rows += len(found.offsets)
             self._add(report, differences)
 

@@ -1,19 +1,18 @@
 """Dead letters: a record that fits no row has one, whole, where the configuration says so.
 
-An offset with a dead letter may have a row or not: the record may fit since the table was changed, or somebody inserted
-what they corrected.  An offset whose dead letter was replayed has one; a mark of a record that lay there before says
-nothing.
+A record with a dead letter may have a row or not: it may fit since the table was changed, or somebody inserted what
+they corrected.  If its dead letter was replayed, it has one.  Dead letters and marks of other records at the same
+offset, such as those of an earlier topic of the same name, say nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from chsink.batch.halts import asking_target
 from chsink.batch.model import Assignment
@@ -23,14 +22,16 @@ from chsink.clickhouse.landing import fates_of, letters_topic
 from chsink.clickhouse.replicas import current
 from chsink.clickhouse.shards import ShardTable
 from chsink.decode import Column
+from chsink.dlq.digest import short_of
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
 from chsink.dlq.table import LettersInTable
+from chsink.kafka.exact import Part
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import BadValue
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
-from chsink.verify.compare import I64, Digests, Expected, Found, compare
+from chsink.verify.compare import I64, Digests, Expected, Found, compare, joined
 from chsink.verify.digests import Digester, Place
 from chsink.verify.report import PartitionReport
 from chsink.verify.topic_letters import LettersInTopic
@@ -41,48 +42,70 @@ COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 
 Digested = tuple[I64, list[Digests]]
 """Offsets and digests of dead letters."""
+Held = Mapping[tuple[int, int], bool]
+"""By offset and short digest of the record: whether its dead letter was replayed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dead:
+    """``expected``: what records are to have as dead letters.  Offsets of records that have a dead letter (``kept``),
+    and of those whose dead letter was replayed.
+    """
+
+    expected: Expected
+    kept: I64
+    replayed: I64
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLetters:
-    """The dead letters of one topic-partition and table: ``found`` gives those of a window, ``replayed`` the offsets of
-    those that were replayed.
+    """The dead letters of one topic-partition and table: ``found`` and ``held`` give those of a window.
 
     ``complete``: nothing was ever skipped, so each bad record has a dead letter.
     """
 
     found: Callable[[OffsetRange], Digested]
-    replayed: Callable[[OffsetRange], I64]
+    held: Callable[[OffsetRange], Held]
     client: ClickHouseClient
     digester: Digester
     fates: Fates
     assignment: Assignment
     complete: bool
 
-    def expected(self, records: pa.RecordBatch, rejected: Sequence[BadValue]) -> Expected:
-        """What the records without a row become."""
-        dead = self.fates.sort(rejected).dead
+    def expected(self, part: Part, rejected: Sequence[BadValue]) -> Dead:
+        """What the records without a row become, and which records have a dead letter."""
+        records, dead, held = part.records, self.fates.sort(rejected).dead, self.held(part.range)
+        own = short_of(records, {offset for offset, _ in held}) & held.keys()
+        kept, replayed = _ascending({o for o, _ in own}), _ascending({one[0] for one in own if held[one]})
         offsets = records.column("offset").to_numpy()[[bad.row for bad in dead]].astype(np.int64)
         digests = [np.empty(0, "V16")]
         if dead:
             batch = letters_of(records, dead, self.assignment)
             digests = self.digester.of_rows(self.client, batch, [self.digester.all])
-        return Expected(offsets, np.zeros(len(offsets), np.int32), digests)
+        return Dead(Expected(offsets, np.zeros(len(offsets), np.int32), digests), kept, replayed)
 
     def check(
         self, report: PartitionReport, window: OffsetRange, expected: Expected, rows: I64, older_end: int
-    ) -> tuple[I64, I64]:
-        """Report what differs within a window, whose table holds rows of the offsets ``rows``.  The offsets that have a
-        dead letter, and those whose dead letter was replayed.
-        """
+    ) -> None:
+        """Report what differs within a window, whose table holds rows of the offsets ``rows``."""
         offsets, digests = self.found(window)
+        expected = expected.part(window.start, window.end)
         found = compare(expected, Found(offsets, np.zeros(len(offsets), np.int32), digests), older_end)
         report.dead_letters += len(offsets)
         if self.complete:
             report.letter_missing.add(np.setdiff1d(found.missing, rows))
         report.letter_duplicated.add(found.duplicated)
         report.letter_different.add(found.different)
-        return np.unique(offsets), self.replayed(window)
+
+
+def joined_dead(parts: Sequence[Dead]) -> Dead:
+    """Those of parts (at least one) of ascending offsets."""
+    kept, replayed = [part.kept for part in parts], [part.replayed for part in parts]
+    return Dead(joined([part.expected for part in parts]), np.concatenate(kept), np.concatenate(replayed))
+
+
+def _ascending(offsets: set[int]) -> I64:
+    return np.array(sorted(offsets), np.int64)
 
 
 class LettersOfRun:
@@ -101,19 +124,20 @@ class LettersOfRun:
         """Those of a topic-partition and table; None where no record becomes a dead letter."""
         table = self._clickhouse.letters
         found: Callable[[OffsetRange], Digested]
+        held: Callable[[OffsetRange], Held]
         if self._in_topic is not None:
             found = partial(self._in_topic.of, key, record.life.nonce)
-            replayed = partial(self._in_topic.replayed, key, record.life.nonce)
+            held = partial(self._in_topic.held, key, record.life.nonce)
         elif table is not None:
             which = f" AND sink = {quote_string(key.sink)} AND {quote_identifier('table')} = {quote_string(key.table)}"
             place = Place(self._kept(table), table.table.canonical, which)
             found = partial(self._in_table, place, key.topic_partition)
-            replayed = partial(_marked, place, key)
+            held = partial(_held, place, key)
         else:
             return None
         return FoundLetters(
             found,
-            replayed,
+            held,
             self._client,
             self._digester,
             fates_of(self._clickhouse.config.errors),
@@ -132,8 +156,7 @@ class LettersOfRun:
         return self._digester.of_table(place, tp, window, [self._digester.all])
 
 
-def _marked(place: Place, key: StateKey, window: OffsetRange) -> I64:
-    """The offsets of a window whose dead letters in the table are all replayed."""
+def _held(place: Place, key: StateKey, window: OffsetRange) -> Held:
     letters = LettersInTable(place.client, quote_table(place.table), key.sink)
     with asking_target():
-        return np.array(sorted(letters.replayed(key, window)), np.int64)
+        return letters.held(key, window)

@@ -68,14 +68,14 @@ class LettersInTopic:
         offsets, _, digests = read.part(window, self._nonces.get(nonce, -1))
         return offsets, [digests]
 
-    def replayed(self, key: StateKey, nonce: str, window: OffsetRange) -> I64:
-        """The offsets of a window whose dead letters were replayed."""
+    def held(self, key: StateKey, nonce: str, window: OffsetRange) -> dict[tuple[int, int], bool]:
+        """By offset and short digest of the record: whether its dead letter was replayed."""
         read = self._by_key.get(key)
-        if read is None or key not in self._marked:
-            return np.empty(0, np.int64)
+        if read is None:
+            return {}
         offsets, records, _ = read.part(window, self._nonces.get(nonce, -1))
-        found = set(zip(offsets.tolist(), records.tolist(), strict=True)) & self._marked[key]
-        return np.array(sorted({offset for offset, _ in found}), np.int64)
+        marked = self._marked.get(key, set())
+        return {one: one in marked for one in zip(offsets.tolist(), records.tolist(), strict=True)}
 
     @cached_property
     def _by_key(self) -> dict[StateKey, _Read]:

@@ -135,7 +135,7 @@ def _plain(grant: str) -> str:
         (Use.STATE, "SELECT", On.STATE, ("status",)),
         (Use.STATE, "INSERT", On.STATE, ("dlq", "replay", "--yes")),
         (Use.STATE, "ALTER UPDATE", On.STATE, ("state", "reset", "{topic}", "--yes")),
-        (Use.RUN, "SELECT", "system.processes", ("state", "recover", "--replace", "--yes")),
+        (Use.RUN, "SELECT", "system.processes", ("state", "recover", "--senders-gone", "--replace", "--yes")),
     ],
 )
 def test_a_command_names_the_right_that_it_lacks(

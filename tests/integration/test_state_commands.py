@@ -443,7 +443,7 @@ def test_reset_of_one_partition_leaves_the_others(landed: Job) -> None:
 
 
 def recover(job: Job, *more: str) -> Result:
-    return run(job, "recover", "--yes", *more)
+    return run(job, "recover", "--senders-gone", "--yes", *more)
 
 
 def fill(job: Job) -> None:
@@ -562,7 +562,7 @@ def test_a_restored_old_backup_and_the_command_that_the_start_names(
             PreflightError, match=r"CHS-229.*partition 1: 12 rows up to offset 41, recorded end 30"
         ) as e:
             job.drain(spark)
-        assert "`chsink state recover --replace`" in e.value.hint
+        assert "`chsink state recover --senders-gone --replace`" in e.value.hint
     assert "nothing to recover" in recover(job).stdout
 
     result = recover(job, "--replace")
@@ -584,7 +584,7 @@ def test_state_and_checkpoint_are_gone(make_job: MakeJob, spark: SparkSession) -
     job.lose_checkpoint()
     with pytest.raises(PreflightError, match=r"CHS-229.*partition 0: 25 rows up to offset 24\)") as refused:
         job.drain(spark)
-    assert "`chsink state recover`" in refused.value.hint
+    assert "`chsink state recover --senders-gone`" in refused.value.hint
 
     assert recover(job).exit_code == 0
 

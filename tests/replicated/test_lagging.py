@@ -156,12 +156,12 @@ def test_recover_records_all_that_landed(half: Lag, spark: SparkSession) -> None
     lag, job = half, landed_elsewhere(half, spark)
     others = job.replicas
     lag.alone()
-    refused = run(job, "recover", "--yes")
+    refused = run(job, "recover", "--senders-gone", "--yes")
     assert refused.exit_code == 5, refused.output
     lag.is_named(refused.output)
     assert not job.phases()
     job.replicas, job.settings = others, {}
-    recovered = run(job, "recover", "--yes")
+    recovered = run(job, "recover", "--senders-gone", "--yes")
     assert recovered.exit_code == 0, recovered.output
     assert job.phases() == {0: ("AFTER", 0, 60)}
     job.send(0, 5)

@@ -177,7 +177,7 @@ def rebuild(world: World, *, replace: bool) -> None:
     world.stop_drivers()
     world.stop_executors()
     world.shards = max([world.shards, *(server.number + 1 for server in world.servers if server.holds_rows)])
-    accepted = Accepted()
+    accepted = Accepted(senders_gone=True)
 
     def command(services: Services) -> None:
         said: list[str] = []

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from chsink.dlq import digest as records
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.kafka import PARTITION
 from tests.sim.oracle import lists_of
@@ -151,6 +152,8 @@ def _of_rows(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool) -
     later = _LATER.search(sql)
     after = int(later[1]) if later else -1
     mine = (uid for uid in held if of is None or table.letters_of.get(uid, of[1]) == of[1])
+    if records.SQL in sql:
+        return [(uid % PARTITION, records.digest_of(0, None, str(uid).encode(), ()), 0) for uid in mine]
     offsets = (uid % PARTITION for uid in mine if table.block_of[uid] > after)
     meant = range(asked.start, asked.end) if only is None else {int(offset) for offset in only[1].split(",")}
     there = Counter(o for o in offsets if o in meant)

@@ -114,10 +114,10 @@ class Tour:
         command(job.shards[0], f"ALTER TABLE {DATABASE}.chsink_state {forget} SETTINGS mutations_sync = 1")
         job.lose_checkpoint()
         self.cli("doctor", code=1)
-        self.cli("state", "recover", "--yes", "--accept-removed", "--accept-several")
+        self.cli("state", "recover", "--senders-gone", "--yes", "--accept-removed", "--accept-several")
         job.send_values(0, [{"id": n, "n": "a"} for n in range(45, 50)])
         job.drain(spark)
-        self.cli("state", "recover", "--replace", "--accept-removed", "--accept-several", "--yes")
+        self.cli("state", "recover", "--senders-gone", "--replace", "--accept-removed", "--accept-several", "--yes")
         self.cli("state", "reset", job.topic, "0", "--yes")
         self.cli("sql", "grants")
 

@@ -78,6 +78,7 @@ def recovered(job: Job, error: ChsinkError, *more: str) -> list[str]:
                     command(shard, f"{statement} SETTINGS lightweight_deletes_sync = 2")
             for url, statement in re.findall(r"on (http\S+): (DELETE FROM [^;]+)", safe):
                 command(url, f"{statement} SETTINGS lightweight_deletes_sync = 2")
-            [option] = re.findall(r"add `(--[^`]+)` to this command", safe)
-            added += [word for word in option.split() if word not in added]
+            options = re.findall(r"add `(--[^`]+)` to this command", safe)
+            assert options or "run this command again" in safe, fix
+            added += [word for option in options for word in option.split() if word not in added]
     raise AssertionError(f"it goes in circles: {added}")

@@ -33,7 +33,7 @@ def refused(job: Job, spark: SparkSession) -> ChsinkError:
     """The start names rows that the state does not know."""
     with pytest.raises(PreflightError, match="CHS-229") as caught:
         job.drain(spark)
-    assert "`chsink state recover`" in caught.value.hint
+    assert "`chsink state recover --senders-gone`" in caught.value.hint
     return caught.value
 
 

@@ -213,7 +213,7 @@ def test_state_that_was_recorded_after_the_survey(make_job: MakeJob, spark: Spar
     job.send(0, 25)
     insert(job, 0, range(20))
     with quietly_connected(job) as opened:
-        found = survey(opened.clickhouse, opened.store, opened.kafka, lambda _: None, Accepted())
+        found = survey(opened.clickhouse, opened.store, opened.kafka, lambda _: None, Accepted(senders_gone=True))
         announce(job, {0: (20, 20)})
         with pytest.raises(PreflightError, match="CHS-323") as caught:
             write(opened.clickhouse, opened.store, found)

@@ -76,7 +76,7 @@ def test_rows_beyond_the_recorded_end() -> None:
     assert (finding.id, finding.severity) == ("CHS-229", Severity.ERROR)
     assert "beyond what is recorded (partition 0: 5 rows up to offset 40, recorded end 30)" in finding.sentence
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
-    assert "`chsink state recover --replace`" in finding.fix
+    assert "`chsink state recover --senders-gone --replace`" in finding.fix
 
 
 @pytest.mark.parametrize("records", [{}, {key(0): writes.empty(1, "a")}, {key(0, "db.other"): landed(90)}])
@@ -85,7 +85,10 @@ def test_rows_without_state(records: Records) -> None:
 
     assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
-    assert "executors included, and run `chsink state recover`; if the topic was deleted and created" in finding.fix
+    assert (
+        "executors included, and run `chsink state recover --senders-gone`; if the topic was deleted and created"
+        in finding.fix
+    )
 
 
 def test_no_more_partitions_are_named_than_a_line_holds() -> None:

@@ -14,7 +14,7 @@ from chsink.recovery import partition_survey
 from chsink.recovery.accepted import Accepted
 from chsink.recovery.explained import Means
 from chsink.recovery.landed import Extent
-from chsink.recovery.letters import Delivered
+from chsink.recovery.letters import SinkLetters
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
@@ -31,11 +31,13 @@ def recovered(monkeypatch: pytest.MonkeyPatch, log_start: int, *behind: Part) ->
     tp = KEY.topic_partition
     kafka: Any = SimpleNamespace(log_starts=lambda _: {tp: log_start}, log_ends=lambda _: {tp: 200})
     kafka.topic_ids = lambda _: {"t": "id"}
-    config = SimpleNamespace(kafka=SimpleNamespace())
+    config = SimpleNamespace(kafka=SimpleNamespace(), dead_letters=SimpleNamespace(topic=None))
     clickhouse: Any = SimpleNamespace(letters=None, routes={}, config=config)
-    target: Any = SimpleNamespace(name="d.t", shards=())
+    target: Any = SimpleNamespace(name="d.t", shards=(), table=SimpleNamespace(insertable=()))
     reader: Any = SimpleNamespace(read=lambda _, rest: iter(behind) if rest == OffsetRange(100, 200) else None)
-    look = partition_survey.SurveyReads(clickhouse, kafka, lambda _: None, reader, Delivered(None), {})
+    look = partition_survey.SurveyReads(
+        clickhouse, kafka, lambda _: None, reader, SinkLetters(clickhouse, kafka, reader), {}
+    )
     monkeypatch.setattr(partition_survey, "extent", lambda *_: Extent(OffsetRange(0, 100), 100))
     monkeypatch.setattr(partition_survey, "holes", lambda *_: ())
     config.kafka.starting_offsets = "latest"

@@ -54,7 +54,7 @@ def test_holes_are_offsets_that_no_shard_holds(one: set[int], other: set[int], s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(landed, "SLICE", size)
         shards: Any = [(Shard(one), "d.t"), (Shard(other), "d.t")]
-        found = list(holes(shards, TopicPartition("t", 0), within, told.append))
+        found = list(holes(shards, TopicPartition("t", 0), within, told.append, np.empty(0, np.int64)))
 
     assert {o for h in found for o in range(h.start, h.end)} == set(range(within.start, within.end)) - there
     assert all(a.end < b.start for a, b in pairwise(found))
