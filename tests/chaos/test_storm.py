@@ -138,7 +138,7 @@ def test_keeper_session_expires(storm: Storm) -> None:
     storm.world.keeper.partition()
     storm.send(5)
     fired = storm.world.keeper.fired
-    eventually("end", lambda: sessions - _sessions(storm.world) and fired[TcpFault.PARTITION] > before)
+    eventually("end", lambda: bool(sessions - _sessions(storm.world)) and fired[TcpFault.PARTITION] > before)
     storm.world.heal()
     storm.pass_over()
     storm.world.tally.fired("keeper: session expired", len(sessions - _sessions(storm.world)))
