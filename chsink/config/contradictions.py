@@ -117,6 +117,11 @@ def records_name_tables(
             yield problem(key, job_file.TABLE_BY_WHAT(keys=" and ".join(by.sources) or "none of them"))
         if isinstance(route, MirrorRouteSection) and by.column not in {None, "key"}:
             yield problem(f"{key}.column", job_file.TABLE_BY_NO_COLUMN(column=repr(by.column)))
+        if isinstance(route, MirrorRouteSection) and route.table_by and route.table_by.others:
+            if not (mirror.auto_create if route.auto_create is None else route.auto_create):
+                yield problem(f"{key}.others", job_file.TABLE_BY_NOT_CREATED())
+            if mirror.coordinator == "apart":
+                yield problem(f"{key}.others", job_file.TABLE_BY_APART())
         value = route.format or _same_format(route.named, route_sections, mirror, dead_letters)
         if by.field is not None and value.before_json is None:
             yield problem(f"{key}.field", job_file.TABLE_BY_NO_JSON(format=value.type))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -16,11 +16,11 @@ from chsink.config.sections import Interval
 from chsink.errors import job_file, preflight
 from chsink.fields import AsTuple, Section, Text, Topic, reveal
 from chsink.formats.settings import AnyFormat, FormatSettings, KeyColumns
-from chsink.formats.table_by import Choice
+from chsink.formats.table_by import MOST_NAMED, Choice
 from chsink.notation.iceberg_terms import parse_sort_term, parse_term
 from chsink.notation.iceberg_types import parse_iceberg_type
 from chsink.notation.metadata_columns import is_column_name
-from chsink.notation.table_template import filled_iceberg, is_iceberg
+from chsink.notation.table_template import VALUE, filled_iceberg, filled_part, is_iceberg, value_pattern_of
 
 
 def _check_term(text: str) -> str:
@@ -97,14 +97,25 @@ def _check_template(text: str) -> str:
     return text
 
 
+def _check_others(text: str) -> str:
+    if text.count(VALUE) != 1:
+        raise job_file.TABLE_BY_NO_VALUE(value=repr(text))
+    return text
+
+
 IcebergTemplate = Annotated[str, AfterValidator(_check_template)]
 
 
 class IcebergTableBy(TableBy):
-    """Each record names its Iceberg table."""
+    """Each record names its Iceberg table, by the keys of ClickHouse's `table_by` and two more."""
 
     tables: dict[Text, IcebergTemplate] = Field(default_factory=dict)
     patterns: dict[ValuePattern, IcebergTemplate] = Field(default_factory=dict)
+    others: Annotated[IcebergTemplate, AfterValidator(_check_others)] | None = None
+    """The table that any [other value names](mirror.md#tables-that-records-name): `"shop.{value}"`, where `{value}` is
+    the value in lower case. The mirror creates it when the first record names it."""
+    max_tables: int = Field(default=100, gt=0, le=MOST_NAMED)
+    """How many tables records may name by `others`. A record that names one more halts the mirror (CHS-360)."""
 
 
 class MirrorRouteSection(TopicsSection):
@@ -133,12 +144,24 @@ class MirrorRouteSection(TopicsSection):
     evolution: Literal["off", "add_columns"] | None = None
     """What to do with fields that need a column, instead of `mirror.evolution`."""
 
-    def routes(self, topic: str, at: str) -> list[MirrorRoute]:
-        """The section's routes for a topic, one for each table.  Raises ValueError if a name cannot be made."""
+    @property
+    def templates(self) -> dict[str, str]:
+        """See :class:`TopicsSection`; the record's value is no placeholder of a topic."""
+        others = self.table_by and self.table_by.others
+        return super().templates | ({"table_by.others": others.replace(VALUE, "value")} if others else {})
+
+    def routes(self, topic: str, at: str, named: Collection[str] = ()) -> list[MirrorRoute]:
+        """The section's routes for a topic, one for each table; ``named`` are tables that records named by ``others``.
+        Raises ValueError if a name cannot be made.
+        """
         values = self.values(topic)
+        template = (self.table_by and self.table_by.others) or ""
+        others = VALUE.join(filled_part(part, values) for part in template.split(VALUE))
+        patterns = {value_pattern_of(others, table): table for table in sorted(named)} if others else {}
+        more = {pattern: table for pattern, table in patterns.items() if pattern is not None}
         return [
             MirrorRoute(topic, table, self, choice, at)
-            for table, choice in self.chosen(lambda text: filled_iceberg(text, values))
+            for table, choice in self.chosen(lambda text: filled_iceberg(text, values), others=others, more=more)
         ]
 
 
@@ -230,9 +253,31 @@ class Mirror(Section):
         return any(section.topic_pattern is not None for section in self.route_sections)
 
     def unknown(self, tables: Iterable[str]) -> list[str]:
-        """Those of the tables to which no route leads; none before Kafka was asked for matching topics."""
-        asks = self.matches_topics and self._routes is None
+        """Those of the tables to which no route leads; none before Kafka was asked for matching topics, and the catalog
+        for tables that records named.
+        """
+        asks = (self.matches_topics or self.names_tables) and self._routes is None
         return [] if asks else sorted(set(tables).difference(self.tables))
+
+    @property
+    def names_tables(self) -> bool:
+        """Whether records name tables that no section does."""
+        return any(section.table_by is not None and section.table_by.others for section in self.route_sections)
+
+    @property
+    def naming(self) -> tuple[MirrorRoute, ...]:
+        """The routes whose records may name new tables.  The table of each has the list of those that they named."""
+        return tuple(route for route in self.routes if route.choice is not None and route.choice.others)
+
+    def with_named(self, named: Mapping[str, Collection[str]]) -> Self:
+        """The section with the tables that records named; ``named`` has them by the table that has their list."""
+        lists = {(route.topic, route.at): named.get(route.table, ()) for route in self.naming}
+        sections = {(route.topic, route.at): route.section for route in self.routes}
+        return self.with_routes([
+            route
+            for (topic, at), section in sections.items()
+            for route in section.routes(topic, at, lists.get((topic, at), ()))
+        ])  # fmt: skip
 
     @property
     def routes(self) -> tuple[MirrorRoute, ...]:

@@ -190,9 +190,15 @@ class Config(Section):
         if not self.mirror.matches_topics:
             return self
         routes, problems = self._mirror_routing.routes(topics())
-        mirror = self.mirror.with_routes(routes)
+        return self._with_mirror(self.mirror.with_routes(routes), problems)
+
+    def with_named(self, named: Mapping[str, Collection[str]]) -> Config:
+        """See :meth:`Mirror.with_named`.  Raises InvalidConfigError."""
+        return self._with_mirror(self.mirror.with_named(named), [])
+
+    def _with_mirror(self, mirror: Mirror, problems: list[Problem]) -> Config:
         sections = {name: getattr(self, name) for name in type(self).model_fields} | {"mirror": mirror}
-        problems += contradictions(sections)
+        problems = [*problems, *contradictions(sections)]
         if problems:
             raise InvalidConfigError(problems)
         return self.model_copy(update={"mirror": mirror})

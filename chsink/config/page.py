@@ -15,7 +15,7 @@ from string import Template
 from pydantic import SecretStr
 
 from chsink.config.librdkafka import JAVA_ONLY, translated_options
-from chsink.config.mirror import MirrorRouteSection, NewTable
+from chsink.config.mirror import IcebergTableBy, MirrorRouteSection, NewTable
 from chsink.config.model import schema
 from chsink.config.options import reserved_by_reason
 from chsink.config.routes import TableBy
@@ -51,6 +51,7 @@ def _tables(name: str) -> Iterator[str]:
         yield from _hash_functions()
     if name == "mirror":
         yield from _section("### `[[mirror.route]]`", MirrorRouteSection)
+        yield from _section("### `table_by = { … }` of the mirror", IcebergTableBy)
         yield from _section("### `create = { … }`", NewTable)
 
 

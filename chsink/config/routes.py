@@ -13,10 +13,11 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -32,6 +33,7 @@ from chsink.notation.table_template import parse_template, placeholders
 TOPIC = "topic"
 """The placeholder of the topic's name."""
 Name = TypeVar("Name")
+NO_TABLES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def _check_template(text: str) -> str:
@@ -89,22 +91,28 @@ class TableBy(Section):
         given: dict[Source, str | None] = {"field": self.field, "header": self.header, "column": self.column}
         return {source: name for source, name in given.items() if name is not None}
 
-    def choices(self, filled: Callable[[str], Name], header: int = 0) -> Iterator[tuple[Name, Choice]]:
+    def choices(
+        self, filled: Callable[[str], Name], header: int = 0, others: str = "", more: Mapping[str, Name] = NO_TABLES
+    ) -> Iterator[tuple[Name, Choice]]:
         """Each table, by its template as it is ``filled``, and the choice of its records.  The first table reports the
-        records of no table.
+        records of no table.  ``others`` names tables that records name, ``more`` has those that exist, by the pattern
+        of their values.
         """
         by_table: dict[Name, tuple[list[str], list[str]]] = {}
         for value, template in self.tables.items():
             by_table.setdefault(filled(template), ([], []))[0].append(value)
         for text, template in self.patterns.items():
             by_table.setdefault(filled(template), ([], []))[1].append(value_pattern(text))
+        for text, table in more.items():
+            by_table.setdefault(table, ([], []))[1].append(text)
         [(source, name), *_] = self.sources.items()
-        named, every = tuple(self.tables), tuple(map(value_pattern, self.patterns))
+        named, every = tuple(self.tables), (*map(value_pattern, self.patterns), *more)
         for at, (table, (values, patterns)) in enumerate(by_table.items()):
-            reports = at == 0 and self.unknown == "bad"
-            known = (named, every) if reports else (None, ())
-            apart = named if patterns else ()
-            yield table, Choice(source, name, tuple(values), known[0], header, tuple(patterns), apart, known[1])
+            names = others if at == 0 else ""
+            known = (named, every) if names or (at == 0 and self.unknown == "bad") else (None, ())
+            apart, ignores = named if patterns else (), bool(names) and self.unknown == "ignore"
+            taken = (tuple(values), known[0], header, tuple(patterns), apart, known[1])
+            yield table, Choice(source, name, *taken, names, ignores)
 
 
 class TopicsSection(Section):
@@ -152,13 +160,17 @@ class TopicsSection(Section):
             values |= {name: value or "" for name, value in match.groupdict().items()}
         return values
 
-    def chosen(self, filled: Callable[[str], Name], header: int = 0) -> list[tuple[Name, Choice | None]]:
-        """The section's tables, by their templates as they are ``filled``, and which records each takes (None: all)."""
+    def chosen(
+        self, filled: Callable[[str], Name], header: int = 0, others: str = "", more: Mapping[str, Name] = NO_TABLES
+    ) -> list[tuple[Name, Choice | None]]:
+        """The section's tables, by their templates as they are ``filled``, and which records each takes (None: all);
+        for the rest, see :meth:`TableBy.choices`.
+        """
         found: list[tuple[Name, Choice | None]] = []
         if self.table is not None:
             found.append((filled(self.table), None))
         if self.table_by is not None and self.table_by.sources:
-            found += self.table_by.choices(filled, header)
+            found += self.table_by.choices(filled, header, others, more)
         return found
 
 

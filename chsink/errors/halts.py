@@ -381,7 +381,7 @@ ROWS_PROVE_NOTHING = preflight(
     "{fix}",
 )
 
-# --- CHS-340 to CHS-359: the Iceberg mirror; nothing of it stops the ClickHouse side
+# --- CHS-340 to CHS-360: the Iceberg mirror; nothing of it stops the ClickHouse side
 
 _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
@@ -422,6 +422,15 @@ MIRROR_CHOICE_CHANGED = halt(
     "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit.",
+)
+MIRROR_TOO_MANY_TABLES = halt(
+    "CHS-360",
+    "records of topic {topic} name more than {most} Iceberg tables, the present max_tables of its table_by; new ones: "
+    "{tables}",
+    "if you want these tables, set max_tables higher; otherwise list the values that name them in `tables`, with a "
+    "table for their records; then start again",
+    runbook="Nothing was handed over of the ranges with these records. If each record names a table of its own, the "
+    "field is the wrong one: name another in table_by.",
 )
 MIRROR_TABLE_GONE = halt(
     "CHS-343",

@@ -258,6 +258,21 @@ TABLE_BY_NO_TABLE = config(
     "it names no table",
     'set tables = {{ value = "table" }}, or patterns',
 )
+TABLE_BY_NO_VALUE = config(
+    "CHS-106",
+    "{value} has not one {{value}}, which stands for the value of a record",
+    'name the tables by it: others = "shop.{{value}}"',
+)
+TABLE_BY_NOT_CREATED = config(
+    "CHS-106",
+    "tables that records name do not exist before, and auto_create is off",
+    "set auto_create = true in the section, or in [mirror]; or list all values in `tables`",
+)
+TABLE_BY_APART = config(
+    "CHS-106",
+    "a coordinator apart does not learn of tables that records name",
+    'set mirror.coordinator = "driver", or list all values in `tables`',
+)
 TABLE_BY_NO_COLUMN = config(
     "CHS-106",
     "the mirror does not read your program's stream, so it has no column {column}",

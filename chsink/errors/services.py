@@ -137,6 +137,11 @@ MIRROR_TOPIC_BEGINS = unavailable(
     "topics that had no record, or did not exist, have one now: {topics}",
     "start again (`chsink run` does so by itself): the mirror then creates their tables",
 )
+MIRROR_TABLES_BEGIN = unavailable(
+    "CHS-712",
+    "{tp}: records name Iceberg tables that do not exist yet: {tables}",
+    "nothing has to be done: the mirror creates the tables, and starts again",
+)
 MIRROR_OFFSET_GONE = unavailable(
     "CHS-713",
     "{tp}: group {group} has no offset; it expired or was deleted while the mirror ran",

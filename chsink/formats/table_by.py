@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 VERSION: Final = 1
 """Part of the fingerprint: increment it when a code change sends the same record to a different table."""
+MOST_NAMED: Final = 300
+"""The largest ``max_tables``."""
 Source = Literal["field", "header", "column"]
 
 
@@ -18,6 +20,9 @@ class Choice:
     A record that no table takes must be reported as bad once, so one table of the topic reports it.  In that table,
     ``known`` holds the values of all tables, and ``known_patterns`` their patterns; in the others, ``known`` is None.
     ``header``: bytes before the JSON text.
+
+    With ``others``, the name of a table with ``{value}``, a record that no table takes may name one that does not exist
+    yet: it is reported apart.  If ``ignores`` then, the other records of no table are not reported.
     """
 
     source: Source
@@ -28,6 +33,8 @@ class Choice:
     patterns: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     known_patterns: tuple[str, ...] = ()
+    others: str = ""
+    ignores: bool = False
 
     @property
     def reads(self) -> str:
@@ -44,4 +51,5 @@ class Choice:
         known = None if self.known is None else sorted(self.known)
         part: list[object] = [VERSION, self.source, self.name, sorted(self.values), known]
         matching = (self.patterns, self.named if self.patterns else (), self.known_patterns)
-        return [*part, *map(sorted, matching)] if any(matching) else part
+        part = [*part, *map(sorted, matching)] if any(matching) or self.others else part
+        return [*part, self.others, self.ignores] if self.others else part

@@ -25,6 +25,7 @@ from chsink.decode.texts import StringCodec
 from chsink.formats.raw_and_string import as_binary
 from chsink.formats.settings import names_of
 from chsink.formats.table_by import Choice
+from chsink.notation.table_template import VALUE, naming_values
 from chsink.ports import BadValue, Decoded, Decoder
 from chsink.statemachine.table import TABLE_BY
 
@@ -58,14 +59,30 @@ class RecordChooser:
 
     def of_no_table(self, said: pa.Array, unreadable: dict[int, BadValue]) -> list[BadValue]:
         """Bad values for the records that no table takes; empty if another table reports these."""
-        if self._choice.known is None:
+        if self._choice.known is None or self._choice.ignores:
             return []
         bad = []
-        known = _one_of(said, self._choice.known) | _matching(said, self._choice.known_patterns)
+        known = self._known(said) | self.new_tables(said).is_valid().to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(~known).tolist():
             reason = UNKNOWN if said[row].is_valid else NOTHING
             bad.append(unreadable.get(row) or BadValue(row, None, reason.format(self._choice.words)))
         return bad
+
+    def new_tables(self, said: pa.Array) -> pa.Array:
+        """By record, the table that it names and that does not exist yet; null if it names none, or if another table
+        reports these.
+        """
+        others = self._choice.others
+        if not others:
+            return pa.nulls(len(said), pa.string())
+        naming = _matching(said, (naming_values(others),)) & ~self._known(said)
+        value = pc.ascii_lower(pc.if_else(pa.array(naming), said, None).cast(pa.string()))
+        before, after = others.split(VALUE)
+        return pc.binary_join_element_wise(before, value, after, "")
+
+    def _known(self, said: pa.Array) -> Mask:
+        """A mask of the records that some table takes."""
+        return _one_of(said, self._choice.known or ()) | _matching(said, self._choice.known_patterns)
 
     def said(self, records: pa.RecordBatch) -> tuple[pa.Array, dict[int, BadValue]]:
         """The selecting value of each record, as binary, null if it has none; and the unreadable records, by row."""

@@ -237,8 +237,9 @@ class Beginnings:
         def store(name: str) -> None:
             held = {tp: place.link.until for tp, place in mine[name].items() if place.link is not None}
             since = {
-                tp: _reached(committed[tp], places[tp]) if place.joins else held.get(tp, 0)
+                tp: _reached(committed[tp], places[tp]) if place.joins and tp in held else held.get(tp, origin or 0)
                 for tp, place in mine[name].items()
+                for origin in [begun[tp].origin]
             }
             self._store(name, {tp: origins[tp] for tp in mine[name] if tp in origins}, since, held)
 

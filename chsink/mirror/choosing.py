@@ -5,13 +5,14 @@ The selecting values are read once for all tables that choose by the same field,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from chsink.decode.codec import Mask
-from chsink.formats.table_by import Choice
+from chsink.formats.table_by import MOST_NAMED, Choice
 from chsink.formats.table_by_decoder import RecordChooser
 from chsink.ports import BadValue
 
@@ -25,22 +26,40 @@ class Choosing:
     def __init__(self, choices: Mapping[str, Choice | None]) -> None:
         self._choosers = {table: RecordChooser(choice) for table, choice in choices.items() if choice is not None}
 
-    def of(self, records: pa.RecordBatch) -> Callable[[str], Chosen]:
-        """What a table takes of these records, by its name."""
-        read: dict[tuple[object, ...], _Said] = {}
+    def of(self, records: pa.RecordBatch) -> Divided:
+        """These records, divided among the tables."""
+        return Divided(self._choosers, records)
 
-        def chosen(table: str) -> Chosen:
-            chooser = self._choosers.get(table)
-            if chooser is None:
-                return records, []
-            said = read.get(chooser.reads)
-            if said is None:
-                said = read[chooser.reads] = _Said(*chooser.said(records))
-            mine = said.where(chooser.mine)
-            own = records if mine.all() else records.filter(pa.array(mine))
-            return own, chooser.of_no_table(said.values, said.unreadable)
 
-        return chosen
+class Divided:
+    """A batch of records.  Called with a table's name, it gives what that table takes."""
+
+    def __init__(self, choosers: Mapping[str, RecordChooser], records: pa.RecordBatch) -> None:
+        self._choosers, self._records = choosers, records
+        self._read: dict[tuple[object, ...], _Said] = {}
+
+    def __call__(self, table: str) -> Chosen:
+        chooser, records = self._choosers.get(table), self._records
+        if chooser is None:
+            return records, []
+        said = self._said(chooser)
+        mine = said.where(chooser.mine)
+        own = records if mine.all() else records.filter(pa.array(mine))
+        return own, chooser.of_no_table(said.values, said.unreadable)
+
+    def missing(self) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+        """Tables that records name and that do not exist yet, each with a table of theirs that does, before it, and
+        with its records.  No more tables than the largest ``max_tables`` and one.
+        """
+        for table, chooser in self._choosers.items():
+            names = chooser.new_tables(self._said(chooser).values)
+            for name in names.filter(names.is_valid()).unique().to_pylist()[: MOST_NAMED + 1]:
+                yield table, name, self._records.filter(pc.equal(names, name))
+
+    def _said(self, chooser: RecordChooser) -> _Said:
+        if chooser.reads not in self._read:
+            self._read[chooser.reads] = _Said(*chooser.said(self._records))
+        return self._read[chooser.reads]
 
 
 class _Said:

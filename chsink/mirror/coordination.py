@@ -169,6 +169,8 @@ class Coordination:
         ends = as_error(error, self._mirror.names)
         if ends is not None and (isinstance(error, Stuck | Hanging) or not isinstance(ends, UnavailableError)):
             return ends
+        if ends is not None and ends.name == services.MIRROR_TABLES_BEGIN.name:
+            return ends
         if self._last and (failed >= LAST_FAILURES or self._late()):
             return services.MIRROR_NOT_COORDINATED(reason=_words(error))
         pause = PAUSES_S[min(failed, len(PAUSES_S) - 1)]

@@ -244,9 +244,10 @@ class Coordinator:
         return {tp: None if at is None else min(at, ends[tp]) for tp, at in group.items()}
 
     def _lacks(self, name: str, links: Links, reached: Mapping[TopicPartition, int]) -> bool:
-        """Whether a table does not hold what was reached, or what its units bring."""
+        """Whether a table does not hold what was reached, or what its units bring, of the topics that feed it."""
         ends = [(unit.head.tp, unit.range.end) for unit in self.table_commits.units(name) if unit.whole]
-        return any(tp in reached and tp in links and links[tp].until < end for tp, end in [*reached.items(), *ends])
+        mine = {tp: link for tp, link in links.items() if tp in reached and tp.topic in self.targets[name].topics}
+        return any(tp in mine and mine[tp].until < end for tp, end in [*reached.items(), *ends])
 
     def close(self) -> None:
         """Release connections, also after a start that failed."""

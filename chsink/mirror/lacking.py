@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField
 
-from chsink.errors import ChsinkError, preflight
+from chsink.errors import ChsinkError, preflight, services
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.mirror.column_types import ICEBERG
@@ -38,6 +38,16 @@ Wanted = dict[str, NestedField]
 
 class ColumnsLack(Exception):
     """Records need columns that tables lack, so the worker handed over nothing.  ``wanted`` is keyed by table."""
+
+    def __init__(self, wanted: Mapping[str, Wanted]) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class TablesLack(Exception):
+    """Records name tables that do not exist yet, so the worker handed over nothing.  ``wanted``: by table, the columns
+    for these records.
+    """
 
     def __init__(self, wanted: Mapping[str, Wanted]) -> None:
         super().__init__(wanted)
@@ -138,9 +148,26 @@ def encoded(wanted: Mapping[str, Wanted]) -> str:
 def wanted_by(error: ChsinkError) -> dict[str, Wanted]:
     """By table: what tasks reported as missing."""
     found: dict[str, Wanted] = {}
-    for one in error.parts or error.single or (error,):
+    for one in error.single or error.parts or (error,):
         if one.name == preflight.MIRROR_COLUMNS_MISSING.name:
-            for table, columns in json.loads(one.params["columns"]).items():
-                mine = {name: NestedField.model_validate(said) for name, said in columns.items()}
-                found[table] = joined([found.get(table, {}), mine])
+            for table, columns in _decoded(one.params["columns"]).items():
+                found[table] = joined([found.get(table, {}), columns])
     return found
+
+
+def tables_named_by(error: ChsinkError) -> dict[str, dict[str, Wanted]]:
+    """By topic: the tables that its records name and that do not exist yet, with their columns."""
+    found: dict[str, dict[str, Wanted]] = {}
+    for one in error.single or error.parts or (error,):
+        if one.name == services.MIRROR_TABLES_BEGIN.name:
+            of_topic = found.setdefault(one.params["tp"].rpartition("-")[0], {})
+            for table, columns in _decoded(one.params["tables"]).items():
+                of_topic[table] = joined([of_topic.get(table, {}), columns])
+    return found
+
+
+def _decoded(text: str) -> dict[str, Wanted]:
+    return {
+        table: {name: NestedField.model_validate(said) for name, said in columns.items()}
+        for table, columns in json.loads(text).items()
+    }

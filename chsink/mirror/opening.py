@@ -235,19 +235,30 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
         raise services.MIRROR_CATALOG_UNAVAILABLE(reason=f"{name}: {said(error)}") from error
     names = names_of(config)
     keys = PropertyKeys(names.group, names.topic, mirror.branch)
-    sharing = _sharing(config)
+    sharing = _sharing(config)  # tables that records name change nothing of it
+    if lists := {route.table for route in mirror.naming}:
+        with in_words(names):
+            named = {table: named_in(MirrorTable(catalog, table, keys)) for table in sorted(lists)}
+        config = config.with_named(named)
+        mirror = config.mirror
     targets = {
         table: Target(
             MirrorTable(catalog, table, keys),
             _reference(name, table),
             frozenset(route.topic for route in mirror.routes if route.table == table),
-            {topic: each for topic, each in sharing.items() if table in each.tables},
+            {r.topic: sharing[r.topic] for r in mirror.routes if r.table == table and r.choice is not None},
         )
         for table in mirror.tables
     }
     pace = CommitPace(int(mirror.interval_s * 1000), int(mirror.timeout_s * 1000), mirror.max_buffered_files)
     threads = 1 if properties.get("type") in ONE_AT_A_TIME else THREADS
     return OpenMirror(config, kafka, names, pace, catalog, targets, threads)
+
+
+def named_in(table: MirrorTable) -> list[str]:
+    """The tables that records named, as this table lists them.  Raises ``CatalogFailed``."""
+    found = table.load()
+    return [] if found is None else table.keys.names(found.metadata.properties)
 
 
 def _sharing(config: Config) -> dict[str, Sharing]:

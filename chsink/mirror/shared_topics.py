@@ -4,11 +4,12 @@ that shared them before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from chsink.mirror.known_tables import KnownTables
 from chsink.mirror.tables import TableRead
+from chsink.notation.table_template import VALUE, value_pattern_of
 from chsink.statemachine.commit.chain import Chain, Links, Sharing, StoredShare
 from chsink.statemachine.commit.handover import TablePlace
 from chsink.statemachine.ranges import TopicPartition
@@ -66,9 +67,10 @@ class SharedTopics:
         for name, (_, chain) in reads.items():
             target = self._targets[name]
             if tp.topic in target.topics:
-                choice, link = target.sharing.get(tp.topic, _NOT).choice, chain.links.get(tp)
-                was_away = link is None or (bool(link.choice) and bool(before))
-                found[name] = TablePlace(link, choice, joins=bool(choice) and was_away and name not in before)
+                sharing, link = target.sharing.get(tp.topic, _NOT), chain.links.get(tp)
+                was_away = name not in before and (link is None or (bool(link.choice) and bool(before)))
+                is_named = link is None and name not in sharing.tables  # it is listed before it begins
+                found[name] = TablePlace(link, sharing.choice, joins=bool(sharing.choice) and (was_away or is_named))
         for name in before - found.keys():
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)
             if link is not None:
@@ -86,10 +88,22 @@ class SharedTopics:
         """The tables that shared it before what the job file says now, or by that if nothing else is stored."""
         found = {n: share for n, (read, _) in reads.items() if (share := read.view.shared.get(tp)) is not None}
         # what a table that left has stored is older than all that those hold which share the topic now
-        stored = [share for n, share in found.items() if tp.topic in self._targets[n].sharing] or list(found.values())
-        others = [share for share in stored if share.sharing.choice != self.choice_of(tp)] or stored
-        newest = max((share.since for share in others), default=0)
-        return frozenset().union(*(share.sharing.tables for share in others if share.since == newest))
+        stored = {n: share for n, share in found.items() if tp.topic in self._targets[n].sharing} or found
+        others = {n: each for n, each in stored.items() if each.sharing.choice != self.choice_of(tp)} or stored
+        newest = max((share.since for share in others.values()), default=0)
+        choices = {share.sharing.choice for share in others.values() if share.since == newest}
+        # a table that records named has begun later than others, by the same choice
+        shares = {n: share.sharing for n, share in others.items() if share.sharing.choice in choices}
+        return frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads[n][0]))
+
+    def _known(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[str]:
+        """The tables of a sharing, also those that records named, as far as the table ``name`` lists them."""
+        for table in sharing.tables:
+            if VALUE not in table:
+                yield table
+                continue
+            listed = self._targets[name].table.keys.names(read.table.metadata.properties)
+            yield from (each for each in listed if value_pattern_of(table, each) is not None)
 
     def lacking(
         self, name: str, since: Mapping[TopicPartition, int], read: TableRead, chain: Chain

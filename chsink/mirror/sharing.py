@@ -13,6 +13,7 @@ _LENGTH = 16
 
 
 def sharing_of(choices: Mapping[str, Choice]) -> Sharing:
-    """How tables share a topic, by the choice of each."""
+    """How tables share a topic, by the choice of each.  Tables that records name are among them by their template."""
     text = json.dumps([[table, choice.part()] for table, choice in sorted(choices.items())])
-    return Sharing(sha256(text.encode()).hexdigest()[:_LENGTH], frozenset(choices)) if choices else Sharing()
+    tables = frozenset(choices).union(choice.others for choice in choices.values() if choice.others)
+    return Sharing(sha256(text.encode()).hexdigest()[:_LENGTH], tables) if choices else Sharing()

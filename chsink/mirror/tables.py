@@ -141,6 +141,20 @@ class PropertyKeys:
         """The property with the tables of a choice.  It is never changed: the choice is a digest of the tables, too."""
         return f"chsink.choice.{self.branch}.{self.group}/{choice}"
 
+    def named(self, table: str) -> str:
+        """The property that says that records named this table.  Each has its own, which is never changed: so a commit
+        that the catalog applies late takes none away.
+        """
+        return f"{self._named}{table}"
+
+    def names(self, properties: Mapping[str, str]) -> list[str]:
+        """The tables that records named."""
+        return sorted(name.removeprefix(self._named) for name in properties if name.startswith(self._named))
+
+    @property
+    def _named(self) -> str:
+        return f"chsink.named.{self.branch}.{self.group}/"
+
     @property
     def _shares(self) -> str:
         return f"chsink.share.{self.branch}.{self.group}/"
@@ -456,6 +470,10 @@ class MirrorTable:
         for tp, floor in sorted({**read.view.floors, **floors}.items()):
             found.setdefault(tp.topic, {})[str(tp.partition)] = floor
         return self.set_property(read, self.keys.backfill, json.dumps(found))
+
+    def name_tables(self, read: TableRead, names: Collection[str]) -> Committed:
+        """Commit that records named these tables."""
+        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.named(name): "" for name in names}),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found = {}

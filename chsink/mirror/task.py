@@ -20,7 +20,7 @@ from chsink.batch.reader import Chunk, ReadPlan, Span, TaskReader
 from chsink.batch.roles import TaskBody
 from chsink.errors import ChsinkError, halts, preflight, services, values
 from chsink.mirror.control import ControlUnanswered, Fenced, Names, NotSent
-from chsink.mirror.lacking import ColumnsLack, encoded
+from chsink.mirror.lacking import ColumnsLack, TablesLack, encoded
 from chsink.mirror.refusals import refused
 from chsink.mirror.worker import BadValues, TableWork, Worker, WorkerReport, Written
 from chsink.ports import KafkaCluster
@@ -91,6 +91,8 @@ class Feeds:
             raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
         except ColumnsLack as lack:
             raise preflight.MIRROR_COLUMNS_MISSING(tp=tp, columns=encoded(lack.wanted)) from lack
+        except TablesLack as lack:
+            raise services.MIRROR_TABLES_BEGIN(tp=tp, tables=encoded(lack.wanted)) from lack
         except (Fenced, NotSent, ControlUnanswered) as error:
             reason = f"{type(error).__name__}: {error}"
             raise refused(error, self.names) or services.MIRROR_NOT_HANDED_OVER(

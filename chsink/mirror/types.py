@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -116,6 +116,10 @@ class TableColumns:
 
     def __reduce__(self) -> tuple[object, ...]:
         return TableColumns, (self.schema, self.format, self.keys, self.spec, self.names)
+
+    def of_no_table(self) -> TableColumns:
+        """For a table that does not exist yet, and has no columns."""
+        return replace(self, schema=Schema(), spec=UNPARTITIONED_PARTITION_SPEC, names={})
 
     @cached_property
     def arrow(self) -> pa.Schema:

@@ -19,12 +19,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from chsink import failpoints
-from chsink.formats.table_by import Choice
+from chsink.formats.table_by import MOST_NAMED, Choice
 from chsink.mirror.choosing import Choosing
 from chsink.mirror.control import Names
 from chsink.mirror.events import DataWritten, Event, TableReference, UnitTag, encode, split
 from chsink.mirror.files import HELD_BYTES, DataFiles, entry_of
-from chsink.mirror.lacking import ColumnLook, ColumnsLack, Wanted, joined
+from chsink.mirror.lacking import ColumnLook, ColumnsLack, TablesLack, Wanted, joined
 from chsink.mirror.types import TableColumns, TableRows
 from chsink.ports import BadValue
 from chsink.statemachine.commit.handover import HandOver, hand_over
@@ -116,8 +116,8 @@ class Worker:
     def run(self, planned: OffsetRange, records: Records) -> WorkerReport:
         """Hand over the offsets of the plan that the group has not passed, and any offsets between group and plan.
 
-        Raises :class:`BadValues`, ``ColumnsLack``, and the outcomes of :mod:`chsink.mirror.control`: after these, run
-        it again.
+        Raises :class:`BadValues`, ``ColumnsLack``, ``TablesLack``, and the outcomes of :mod:`chsink.mirror.control`:
+        after these, run it again.
         """
         report: dict[str, Written] = {}
         with self.names.sender(self.names.worker_id(self.tp), self.names.group) as sender:
@@ -146,9 +146,13 @@ class Worker:
         files = {work.table: DataFiles(work.metadata, work.io, tags[work.table].file_id) for work in tables}
         looks = {work.table: ColumnLook(work.columns) for work in tables if work.grows}
         wanted: dict[str, Wanted] = {}
+        missing: dict[str, Wanted] = {}
         choosing = Choosing({work.table: work.choice for work in tables})
         for batch in _grouped(newest.watch(records(piece))):
             chosen = choosing.of(batch)
+            for of, name, own in chosen.missing() if len(missing) <= MOST_NAMED else ():
+                look = ColumnLook(next(work for work in tables if work.table == of).columns.of_no_table())
+                missing[name] = joined([missing.get(name, {}), look.lacking(own, [])])
             for work in tables:
                 own, strays = chosen(work.table)
                 self._judge(work, batch, strays, written[work.table])
@@ -157,11 +161,13 @@ class Worker:
                 decoded = work.columns.decode(own)
                 if work.grows and (lacks := looks[work.table].lacking(own, decoded.bad)):
                     wanted[work.table] = joined([wanted.get(work.table, {}), lacks])
-                if not wanted:  # else the range is only looked at: it is written once the tables have the columns
+                if not (wanted or missing):  # else the range is only looked at, and written once the tables are ready
                     files[work.table].write(self._rows(work, own, decoded, written[work.table]))
             _relieve(files.values())
         if wanted:
             raise ColumnsLack(wanted)
+        if missing:
+            raise TablesLack(missing)
         for table, mine in written.items():
             mine.files = files[table].close()
             report.setdefault(table, Written()).add(mine)

@@ -8,6 +8,9 @@ Rules:
 
 In the name of an Iceberg table, ``namespace.table``, a dot always separates, also one of a placeholder's value: with
 the topic ``shop.orders``, ``{topic}`` is the table ``orders`` of the namespace ``shop``.
+
+A template with ``{value}`` makes the name of a table from a record's value, in lower case, if that consists of ASCII
+letters, digits and ``_``; where only the value can separate, it has to have a dot.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ _PART = re.compile(rf"{IN_BACKTICKS}|(?:[A-Za-z_]|{_HOLE})(?:[A-Za-z0-9_]|{_HOLE
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:_)?\}")
 _ICEBERG = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]")
+VALUE = "{value}"
+_WORD = "[A-Za-z0-9_]{1,128}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,28 @@ def is_iceberg(text: str) -> bool:
 
 def filled_iceberg(text: str, values: Mapping[str, str]) -> str:
     """The name with ``values`` filled in.  ValueError if it is none, KeyError if a value is missing."""
-    name = _PLACEHOLDER.sub(lambda found: _value(values, found), text)
+    name = filled_part(text, values)
     if not _ICEBERG.fullmatch(name):
         raise ValueError(f"{name!r} is not a name such as 'namespace.table'")
     return name
+
+
+def filled_part(text: str, values: Mapping[str, str]) -> str:
+    """A part of a name with ``values`` filled in.  KeyError if a value is missing."""
+    return _PLACEHOLDER.sub(lambda found: _value(values, found), text)
+
+
+def naming_values(template: str) -> str:
+    """The pattern, for RE2, of the values that name a table by this template, whose only placeholder is ``{value}``."""
+    return _WORD if "." in template.replace(VALUE, "") else rf"{_WORD}(?:\.{_WORD})+"
+
+
+def value_pattern_of(template: str, table: str) -> str | None:
+    """The pattern, for RE2, of the values that name this table by the template; None if none does."""
+    before, after = template.split(VALUE)
+    value = table.removeprefix(before).removesuffix(after)
+    names = before + value + after == table and value == value.lower() and re.fullmatch(naming_values(template), value)
+    return f"(?i:{re.escape(value)})" if names else None
 
 
 def _value(values: Mapping[str, str], found: re.Match[str]) -> str:

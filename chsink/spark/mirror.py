@@ -33,6 +33,7 @@ from chsink.mirror.apart import CoordinatorElsewhere
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
+from chsink.mirror.named_tables import begin_tables
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.status import status_if_known
 from chsink.mirror.task import Share
@@ -55,7 +56,7 @@ from chsink.spark.starting import FIRST
 from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
-from chsink.tables.iceberg import create_missing_iceberg
+from chsink.tables.iceberg import CreateNamed, create_missing_iceberg
 from chsink.ui.beside import page_beside
 
 POOL = "mirror"
@@ -65,6 +66,8 @@ DISTURBED = (services.CHECKPOINT_IN_USE.name, services.MIRROR_NOT_HANDED_OVER.na
 """How the newest driver's query ends if an older driver, suspended for long, wakes up: it has written to the same
 checkpoint, or opened a producer of the same id.
 """
+BEGINS = (services.MIRROR_TOPIC_BEGINS.name, services.MIRROR_TABLES_BEGIN.name)
+"""How a start ends whose topics or tables have become more."""
 DISTURBED_TIMES = 5
 """How often the newest driver starts for that reason, the first time included."""
 
@@ -89,7 +92,7 @@ def run(config: Config, spark: SparkSession) -> None:
                 try:
                     mirror.run(stop)
                 except ChsinkError as error:
-                    begins = error.name == services.MIRROR_TOPIC_BEGINS.name
+                    begins = error.name in BEGINS
                     left -= not begins
                     if not (begins or (error.name in DISTURBED and left)) or stop.received:
                         raise
@@ -114,6 +117,7 @@ class MirrorRun:
         opened = open_mirror(config, kafka)
         self._config, self._spark, self._log, self._metrics = opened.config, spark, log, metrics
         self._mirror: OpenMirror = create_missing_iceberg(opened, kafka, log)
+        self._create = CreateNamed(self._mirror, kafka, log)
         check_mirror(self._mirror, log)
         ensure_control_topic(self._mirror.names)
         feeds = self._mirror.feeds()
@@ -191,6 +195,8 @@ class MirrorRun:
         if failure is None and self._left:
             failure = services.MIRROR_NOT_COORDINATED(reason="its coordinator did not stop; a service may not answer")
         if failure is not None:
+            if failure.name == services.MIRROR_TABLES_BEGIN.name and not stop.received:
+                begin_tables(self._mirror, failure, self._create)
             raise failure
         self._log.info("the mirror stopped", signal=stop.received or None)
 

@@ -13,7 +13,7 @@ from chsink.config import Config
 from chsink.errors import ChsinkError, UnavailableError, services
 from chsink.observe.logs import log_end
 from chsink.observe.metrics import MirrorMetrics
-from chsink.spark.mirror import MirrorRun
+from chsink.spark.mirror import BEGINS, MirrorRun
 from chsink.spark.stop import END_S, StopSignals
 
 PAUSES_S = (1, 5, 30)
@@ -86,6 +86,8 @@ class MirrorBeside:
         while True:
             began = monotonic()
             self.failure = self._once()
+            if self.failure is not None and self.failure.name in BEGINS and not self.received:
+                continue
             if not isinstance(self.failure, UnavailableError) or self._last.is_set() or self.received:
                 break
             failed = 0 if monotonic() - began > STEADY_S else failed

@@ -161,10 +161,16 @@ def inferred(config: Config, kafka: KafkaAdmin, routes: Sequence[Route]) -> Colu
 
 
 def columns_for(
-    config: Config, kafka: KafkaAdmin, table: str, routes: Sequence[Route], types: ColumnTypes[T]
+    config: Config,
+    kafka: KafkaAdmin,
+    table: str,
+    routes: Sequence[Route],
+    types: ColumnTypes[T],
+    *,
+    found: Mapping[str, T] = MappingProxyType({}),
 ) -> dict[str, T]:
-    """See :func:`inferred`; ``types`` names the types, and ``table`` is for messages."""
-    columns: dict[str, T] = {}
+    """See :func:`inferred`; ``types`` names the types, ``table`` is for messages, ``found`` were found before."""
+    columns = dict(found)
     for route in routes:
         for name, kind in _of_route(config, kafka, route, types):
             columns[name] = types.wider(columns[name], kind) if name in columns else kind

@@ -11,7 +11,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
@@ -21,15 +23,20 @@ from chsink.findings import Finding, guarded
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.failures import in_words
+from chsink.mirror.lacking import Wanted
 from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
 from chsink.tables.create import columns_for
 
+NO_COLUMNS: Final[NewColumns] = {}
 
-def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
-    """The table that the mirror would create.  Raises PreflightError CHS-285 if no record says which columns it has,
+
+def definition(config: Config, kafka: KafkaAdmin, table: str, found: NewColumns = NO_COLUMNS) -> Definition:
+    """The table that the mirror would create, also with columns that were ``found`` already.
+
+    Raises PreflightError CHS-285 if no record says which columns it has,
     CHS-289 if these are too many, CHS-284 if ``create`` does not fit them, or ClickHouse's columns no Iceberg type.
     """
     new = config.mirror.new_table(table)
@@ -37,11 +44,11 @@ def definition(config: Config, kafka: KafkaAdmin, table: str) -> Definition:
     if new.columns == "clickhouse":
         columns = clickhouse_columns(config, table, own)
     else:
-        columns = _of_records(config, kafka, table, own)
+        columns = _of_records(config, kafka, table, own, found)
     return defined(table, columns, new)
 
 
-def _of_records(config: Config, kafka: KafkaAdmin, table: str, own: NewColumns) -> NewColumns:
+def _of_records(config: Config, kafka: KafkaAdmin, table: str, own: NewColumns, found: NewColumns) -> NewColumns:
     routes = []
     for route in config.mirror.routes_to(table):
         keys = config.mirror_keys_of(route)
@@ -51,7 +58,7 @@ def _of_records(config: Config, kafka: KafkaAdmin, table: str, own: NewColumns) 
         routes.append(
             Route(route.topic, table, format=value, key_format=key_format, key_columns=key_columns, choice=choice)
         )
-    columns = {**columns_for(config, kafka, table, routes, ICEBERG), **own}
+    columns = {**columns_for(config, kafka, table, routes, ICEBERG, found=found), **own}
     sizes = {name: 1 + fields_in(kind) for name, kind in columns.items()}
     if sum(sizes.values()) > config.tables.max_columns:
         wide = ", ".join(f"{name} ({size - 1} fields)" for name, size in sizes.items() if size > 1)
@@ -83,14 +90,31 @@ def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogg
             if _waits(config, kafka, name, target.topics):
                 waiting |= target.topics
                 continue
-            made = definition(config, kafka, name)
-            _, own = create(mirror.catalog, made)
-        sql = "; ".join(spark_sql(target.reference.catalog, made))
-        log.info("created a table" if own else "somebody else created the table", table=name, sql=sql)
+            _create(mirror, definition(config, kafka, name), log)
     if not waiting:
         return mirror
     log.info("topics without a record wait for their first one", topics=sorted(waiting))
     return mirror.without(waiting)
+
+
+@dataclass(frozen=True)
+class CreateNamed:
+    """:data:`chsink.mirror.named_tables.Create` of a mirror.  Raises as :func:`create_missing_iceberg`."""
+
+    mirror: OpenMirror
+    kafka: KafkaAdmin
+    log: BoundLogger
+
+    def __call__(self, config: Config, name: str, wanted: Wanted) -> None:
+        found = {column: field.field_type for column, field in wanted.items()}
+        with in_words(self.mirror.names):
+            _create(self.mirror, definition(config, self.kafka, name, found), self.log)
+
+
+def _create(mirror: OpenMirror, made: Definition, log: BoundLogger) -> None:
+    _, own = create(mirror.catalog, made)
+    sql = "; ".join(spark_sql(str(mirror.config.mirror.catalog_properties()["name"]), made))
+    log.info("created a table" if own else "somebody else created the table", table=made.name, sql=sql)
 
 
 def creation_findings(config: Config, kafka: KafkaAdmin) -> Iterator[Finding]:

@@ -175,6 +175,16 @@ class Standing:
         return max(self.committed or 0, self.floor)
 
     @property
+    def joined_at(self) -> int:
+        """Where tables that join begin: one that shares the topic, where the others have all that was divided as it is
+        now, as what they lack is read again for all of them; else at ``reached``.
+        """
+        if not any(p.joins and p.link is None and p.choice for p in self.places):
+            return self.reached
+        held = [p.link.until for p in self.places if p.shares and p.link is not None and not (p.changed or p.left)]
+        return min(held, default=self.reached)
+
+    @property
     def uneven(self) -> bool:
         """Whether tables that share the topic lack records that were handed over."""
         return any(p.link is not None and p.link.until != self.reached for p in self.places if p.shares)
@@ -245,7 +255,8 @@ START: tuple[Rule[Standing, Begin], ...] = (
         "tables that are new do not know it, and all others do",
         lambda x: None in x.links and all(p.joins for p in x.places if p.link is None and not p.left),
         Begin.JOIN,
-        "store the offset up to which records were handed over in the new tables",
+        "store the offset below which the others lack nothing in the new tables, if they share by the same `table_by`; "
+        "otherwise the one up to which records were handed over",
     ),
     Rule(
         "TABLE_UNKNOWN",
@@ -299,7 +310,7 @@ def begin(
             return Beginning(rule.name, standing.floor, standing.floor)
         case Begin.JOIN:
             below = committed is None or committed < standing.floor
-            return Beginning(rule.name, standing.reached, standing.floor if below else None)
+            return Beginning(rule.name, standing.joined_at, standing.floor if below else None)
         case Begin.FLOOR:
             return Beginning(rule.name, group=standing.floor)
         case _:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mirror_sim import branches
+from tests.mirror_sim import branches, named
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.world import WORLD_STEPS, World
 from tests.sim.runs import Runs
 
 FAULTS = [
-    *(f"fault {name}" for name in (*HAPPENINGS.names, *branches.FAULTS)),
+    *(f"fault {name}" for name in (*HAPPENINGS.names, *branches.FAULTS, *named.FAULTS)),
     *(f"fault table commit {what}" for what in ("refused", "lost", "late", "answer lost")),
     *(f"fault killed at coordinator.{where}" for where in ("between_tables", "after_tables")),
     *(f"fault killed {when} a table's commit" for when in ("before", "after")),
@@ -19,7 +19,7 @@ FAULTS = [
 ]
 OUTCOMES = [
     *("outcome snapshot", "outcome move", "outcome read again", "outcome unit in parts", "outcome valid through"),
-    *("outcome backfill asked", "outcome published"),
+    *("outcome backfill asked", "outcome published", "outcome table named"),
     *("outcome fenced", "outcome transaction timed out", "outcome open transaction ended by its successor"),
     *("outcome commit refused by a requirement", "outcome late commit applied", "outcome late commit refused"),
     *(
@@ -31,6 +31,7 @@ OUTCOMES = [
             "MIRROR_RECORDS_GONE",
             "MIRROR_ROLLED_BACK",
             "MIRROR_ROWS_GONE",
+            "MIRROR_TABLES_BEGIN",
             "MIRROR_TABLE_RECREATED",
             "MIRROR_TOPIC_RECREATED",
             "SparkDied",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, services
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.events import TableReference
 from chsink.mirror.known_tables import Hole, Target
@@ -62,13 +62,15 @@ class _Wake:
 
 def start_driver(world: World, group: Group) -> None:
     """Open everything, then run both threads; what ends one of them ends the process."""
-    routes = world.routes
 
     def run() -> None:
+        routes = world.known_routes()
+
         def reread(hole: Hole) -> None:
             lander.reread(hole)
 
-        coordination = _coordination(world, routes, reread, lambda: lander.under_way)
+        mirror = opened(world, routes)
+        coordination = _coordination(world, mirror, reread, lambda: lander.under_way)
         lander = open_lander(world, routes, coordination)
         coordination.start()
         runner = Runner(world, lander.landing().tasks)
@@ -79,8 +81,21 @@ def start_driver(world: World, group: Group) -> None:
             assert coordination.failure is not None
             raise coordination.failure
 
-        world.hub.spawn(group, _guarded(world, group, coordinate))
-        _query(world, lander, runner)
+        def begins(body: Callable[[], None]) -> Callable[[], None]:
+            """As :class:`chsink.spark.mirror.MirrorRun`."""
+
+            def run() -> None:
+                try:
+                    body()
+                except ChsinkError as error:
+                    if error.name == services.MIRROR_TABLES_BEGIN.name:
+                        world.named.begin(world, mirror, error)
+                    raise
+
+            return run
+
+        world.hub.spawn(group, _guarded(world, group, begins(coordinate)))
+        begins(lambda: _query(world, lander, runner))()
 
     world.hub.spawn(group, _guarded(world, group, run))
 
@@ -96,15 +111,6 @@ def _guarded(world: World, group: Group, body: Callable[[], None]) -> Callable[[
     return run
 
 
-def _coordination(
-    world: World, routes: Routes, reread: Callable[[Hole], None], under_way: Callable[[], Collection[TopicPartition]]
-) -> Coordination:
-    pool = partial(OneActor, world.hub)
-    made = Coordination(opened(world, routes), reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
-    vars(made)["_wake"] = _Wake(world.hub)
-    return made
-
-
 def opened(world: World, routes: Routes) -> OpenMirror:
     """The mirror of a job file."""
     targets = {
@@ -112,7 +118,7 @@ def opened(world: World, routes: Routes) -> OpenMirror:
             SimMirrorTable(cast("Any", world.catalog), name, world.keys),
             reference(name),
             frozenset(topic for topic in routes.whole if name in routes.tables(topic)),
-            {topic: routes.sharing(topic) for topic in routes.maps if name in routes.choices(topic)},
+            {topic: routes.sharing(topic) for topic in routes.shared if name in routes.choices(topic)},
         )
         for name in routes.all_tables
     }
@@ -123,10 +129,22 @@ def opened(world: World, routes: Routes) -> OpenMirror:
     return OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
 
 
+def _coordination(
+    world: World,
+    mirror: OpenMirror,
+    reread: Callable[[Hole], None],
+    under_way: Callable[[], Collection[TopicPartition]],
+) -> Coordination:
+    pool = partial(OneActor, world.hub)
+    made = Coordination(mirror, reread, HubClock(world.hub, 0), LOG, pool=pool, under_way=under_way)
+    vars(made)["_wake"] = _Wake(world.hub)
+    return made
+
+
 def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLander:
     """With topics and tables as they are now."""
     ids = {topic: found or "" for topic, found in world.kafka.topic_ids(routes.whole).items()}
-    choices = {topic: routes.sharing(topic).choice for topic in routes.maps}
+    choices = {topic: routes.sharing(topic).choice for topic in routes.shared}
     feeds = Feeds(names_of(world.broker), ids, _tables(world, routes, routes.all_tables), world.kafka, choices)
     return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world, routes))
 

@@ -11,6 +11,7 @@ from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP, Transaction
 from tests.mirror_sim.job import KEYS, reference
+from tests.mirror_sim.named import LISTED, is_named
 from tests.mirror_sim.shared import ADDED, TABLES
 from tests.sim.hub import Violation
 from tests.sim.kafka import uid_of
@@ -42,7 +43,7 @@ EVENT_FAULTS = {
     *GROUP_FAULTS,
     *("control topic lost", "control topic truncated", "control group set forward"),
     *("two drivers", "table commit late", "property lost", "files deleted", "table recreated"),
-    *("partition spec removed", "table added"),
+    *("partition spec removed", "table added", "table named"),
 }
 """Faults after which a range may have to be read again."""
 
@@ -73,12 +74,25 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
     if chain is None:
         return
     for tp, link in chain.links.items():
-        if tp.topic in world.routes.maps and name in TABLES:
+        if tp.topic in world.routes.shared and shares(name):
             _holds_part_of_its_link(world, name, after, tp, (link.topic_id, link.origin, link.until))
         else:
             _holds_its_link(world, name, after, tp, (link.topic_id, link.origin, link.until))
     if after.head != before.head:
         _valid_through(world, name, after, chain)
+
+
+def shares(name: str) -> bool:
+    """Whether the table may share a topic with others."""
+    return name in TABLES or is_named(name)
+
+
+def tables_of(world: World, topic: str) -> tuple[str, ...]:
+    """The topic's tables, also those that its records named until now."""
+    if topic not in world.routes.named:
+        return world.routes.tables(topic)
+    named = world.keys.names(world.catalog.tables[LISTED].properties)
+    return replace(world.routes, named={topic: tuple(named)}).tables(topic)
 
 
 def _main_moves_forward(name: str, before: Metadata, after: Metadata) -> None:
@@ -135,7 +149,9 @@ def _holds_part_of_its_link(
     whole = _uids(world, tp, topic_id, 0, 1 << 40) & table.held
     if more := sorted(whole - _uids(world, tp, topic_id, origin, until)):
         raise Violation("chain_is_content", f"{name} {tp}: [{origin}, {until}), and there is {more}")
-    for other in set(TABLES) - {name}:
+    if wrong := sorted(uid for uid in whole if world.named.table_of(uid) not in {None, name}):
+        raise Violation("one_table_each", f"{wrong} are in {name}, and name others")
+    for other in {other for other in world.catalog.tables if shares(other)} - {name}:
         if both := sorted(whole & world.catalog.tables[other].held):
             raise Violation("one_table_each", f"{both} are in {name} and in {other}")
 
@@ -148,7 +164,7 @@ def _valid_through(world: World, name: str, table: Metadata, chain: Chain) -> No
     world.hub.counts["outcome valid through"] += 1
     for tp, link in chain.links.items():
         known = _uids(world, tp, link.topic_id, link.origin, 1 << 40)
-        if tp.topic in world.routes.maps and name in TABLES:
+        if tp.topic in world.routes.shared and shares(name):
             continue  # which of the records that it does not hold are its own depends on the map of their time
         late = sorted(uid for uid in known - table.held if world.kafka.times[uid] < int(text))
         if late:
@@ -209,7 +225,7 @@ def group_moved(world: World, transaction: Transaction, group: str) -> None:
         ) - {ADDED}
         # a worker of a driver that did not know an added table hands over for the others: the table reads it again
         lacking = [name for name in sorted(due) if not any(t.unit.endswith(f"/{name}") for t in mine)]
-        if len(choices) > 1 or (mine and tp.topic in world.routes.maps and not choices):
+        if len(choices) > 1 or (mine and tp.topic in world.routes.shared and not choices):
             raise Violation("group_follows", f"{tp} moves with units of the choices {sorted(choices)}")
         if lacking or any((t.start, t.until) != (at, after) for t in mine):
             raise Violation("group_follows", f"{tp} moves from {at} to {after} with {mine}, without {lacking}")
@@ -240,15 +256,16 @@ def at_rest(world: World) -> str:
 
 def _lacks_shared(world: World, tp: TopicPartition, topic_id: str) -> str:
     """What no table that shares a topic-partition has, in words."""
-    names = sorted(world.routes.choices(tp.topic))
+    names = sorted(set(tables_of(world, tp.topic)) - set(world.routes.whole[tp.topic]))
     if not names:
         return ""
     chains = {name: chain_of(world.catalog.tables[name]) for name in names}
     links = {name: None if chain is None else chain.links.get(tp) for name, chain in chains.items()}
     if unknown := [name for name, link in links.items() if link is None]:
         return f"{unknown} do not know {tp}"
-    held = frozenset[int]().union(*(world.catalog.tables[name].held for name in TABLES))
-    origins = {n: c.links[tp].origin for n in TABLES if (c := chain_of(world.catalog.tables[n])) and tp in c.links}
+    every = [name for name in world.catalog.tables if shares(name)]
+    held = frozenset[int]().union(*(world.catalog.tables[name].held for name in every))
+    origins = {n: c.links[tp].origin for n in every if (c := chain_of(world.catalog.tables[n])) and tp in c.links}
     again = (origins[name] for name in world.dropped & origins.keys())  # it joined, and began with the next records
     first = max(min(origins.values()), *again, 0)
     lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held - world.lost_with_tables)

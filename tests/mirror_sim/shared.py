@@ -12,6 +12,7 @@ from random import Random
 from chsink.formats.table_by import Choice
 from chsink.mirror.sharing import sharing_of
 from chsink.statemachine.commit.chain import Sharing
+from tests.mirror_sim.named import choices_of
 
 VALUES = 4
 TABLES = ("db.s0", "db.s1", "db.s2")
@@ -35,6 +36,8 @@ class Routes:
 
     whole: Mapping[str, tuple[str, ...]]
     maps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By topic whose records name tables (:mod:`named`): those that they named."""
 
     def changed(self, topic: str, table_of: tuple[str, ...]) -> Routes:
         """With another map of a topic."""
@@ -42,6 +45,8 @@ class Routes:
 
     def choices(self, topic: str) -> dict[str, Choice]:
         """By table, which records it takes."""
+        if topic in self.named:
+            return choices_of(self.named[topic])
         of = self.maps.get(topic, ())
         values = {name: tuple(str(n) for n, each in enumerate(of) if each == name) for name in sorted(set(of))}
         return {name: Choice("column", "key", mine) for name, mine in values.items()}
@@ -52,7 +57,12 @@ class Routes:
 
     def sharing(self, topic: str) -> Sharing:
         """How tables share the topic."""
-        return sharing_of(self.choices(topic))
+        return sharing_of(choices_of(()) if topic in self.named else self.choices(topic))
+
+    @property
+    def shared(self) -> list[str]:
+        """The topics that several tables share."""
+        return [*self.maps, *self.named]
 
     @property
     def all_tables(self) -> list[str]:

@@ -6,15 +6,18 @@ Every task runs the production :class:`chsink.mirror.task.MirrorTask` over what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import TaskBody, Tasks
+from chsink.formats.settings import Raw
 from chsink.mirror.task import Share
 from chsink.ports import Decoded
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -143,13 +146,20 @@ def batch_of(world: World, tp: TopicPartition, offsets: Sequence[int]) -> pa.Rec
     return pa.RecordBatch.from_arrays(
         [pa.array([tp.topic] * count), pa.array([tp.partition] * count, pa.int32()),
          pa.array(np.array(offsets, np.int64)), pa.array(times, pa.timestamp("us", "UTC")), pa.array(uids, pa.int64()),
-         pa.array([value_of(uid) for uid in uids], pa.binary())],
+         pa.array([world.named.keys.get(uid) or value_of(uid) for uid in uids], pa.binary())],
         names=["topic", "partition", "offset", "timestamp", "uid", "key"],
     )  # fmt: skip
 
 
 class SimColumns:
     """In place of :class:`chsink.mirror.types.TableColumns`: every record fits."""
+
+    schema, format, keys = Schema(), Raw(type="raw"), None
+    names: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+
+    def of_no_table(self) -> SimColumns:
+        """See :class:`chsink.mirror.types.TableColumns`."""
+        return self
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """The records as they are."""

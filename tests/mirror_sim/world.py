@@ -25,6 +25,7 @@ from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.job import KEYS, every_partition, start_driver
+from tests.mirror_sim.named import LISTED, NamedTables, listed
 from tests.mirror_sim.shared import TABLES, Routes, some_map
 from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
@@ -57,9 +58,9 @@ JUSTIFIED = {
 class Topics(Kafka):
     """The source topics, as an admin client shows them, and when each record was written."""
 
-    def __init__(self, hub: Hub, topics: dict[str, int], broker: Broker) -> None:
+    def __init__(self, hub: Hub, topics: dict[str, int], broker: Broker, named: NamedTables) -> None:
         self.times: dict[int, int] = {}
-        self.broker = broker
+        self.broker, self.named = broker, named
         super().__init__(hub, topics)
 
     def _ask(self) -> None:
@@ -77,7 +78,9 @@ class Topics(Kafka):
         """So many records, written now."""
         log, serial = self.log(tp), self.topics[tp.topic].serial
         for offset in range(log.end, log.end + count):
-            self.times[uid_of(serial, tp.partition, offset)] = self.hub.now
+            uid = uid_of(serial, tp.partition, offset)
+            self.times[uid] = self.hub.now
+            self.named.appended(tp.topic, uid)
         super().append(tp, count)
 
 
@@ -100,16 +103,21 @@ class World:
         shared = {topic: some_map(more) for topic in whole if more.random() < 0.4}
         self.routes = Routes({t: () if t in shared and more.random() < 0.5 else whole[t] for t in whole}, shared)
         used |= set(TABLES) if shared else set()
+        self.named = NamedTables(hub, list(topics))
+        if self.named.topic:
+            maps = {t: of for t, of in shared.items() if t != self.named.topic}
+            self.routes = replace(self.routes, maps=maps, named={self.named.topic: ()})
+            used |= {LISTED}
         self.floors: dict[str, dict[TopicPartition, int]] = {}
         self.dropped = set[str]()
         self.lost_with_tables = frozenset[int]()
         """What a dropped table held, or was to hold: nobody reads it again for a table that shared its topic."""
         """By table, down to which offsets a backfill was asked for."""
         self.added_now = more.random() < 0.5
-        self.sharings = {(t, self.routes.sharing(t).choice): self.routes.tables(t) for t in shared}
+        self.sharings = {(t, self.routes.sharing(t).choice): self.routes.tables(t) for t in self.routes.shared}
         """By topic and the fingerprint of its choice, the topic's tables."""
         self.broker = Broker(hub, shape.randint(1, 3))
-        self.kafka = Topics(hub, topics, self.broker)
+        self.kafka = Topics(hub, topics, self.broker, self.named)
         self.main = Main(hub)
         self.keys = replace(KEYS, branch=self.main.branch)
         self.catalog = SimCatalog(hub, sorted(used), self.keys.branch)
@@ -180,6 +188,7 @@ class World:
             if hub.random.random() < EVENT_RATE:
                 self._event()
             self.main.happen(self)
+            self.named.happen()
             if not hub.step():
                 self.start_driver()
         hub.calm = True
@@ -212,6 +221,13 @@ class World:
             self.hub.die()
 
     # --- processes ----------------------------------------------------------------------------------------------------
+
+    def known_routes(self) -> Routes:
+        """What a start knows: the job file, and the tables that records named."""
+        topic = self.named.topic
+        if not topic:
+            return self.routes
+        return replace(self.routes, named={topic: listed(self, self.keys)})
 
     def start_driver(self) -> None:
         """Start the mirror."""
@@ -290,6 +306,6 @@ class World:
 
     def landed(self, tp: TopicPartition) -> int:
         """The offset below which every table of the topic has all records."""
-        chains = [oracle.chain_of(self.catalog.tables[name]) for name in self.routes.tables(tp.topic)]
+        chains = [oracle.chain_of(self.catalog.tables[name]) for name in oracle.tables_of(self, tp.topic)]
         links: list[Any] = [None if chain is None else chain.links.get(tp) for chain in chains]
         return min((0 if link is None else link.until) for link in links)
