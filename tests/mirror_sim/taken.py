@@ -78,6 +78,7 @@ class World(Plain):
         self.more = Random(f"connector {seed}")
         whole = {topic: names or ("db.a",) for topic, names in self.routes.whole.items()}
         self.routes, self.sharings = Routes(whole), {}
+        self.named.topic = ""
         for name in TABLES:
             self.catalog.tables.pop(name, None)
         for name in self.routes.all_tables:
