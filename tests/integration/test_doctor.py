@@ -548,7 +548,7 @@ def test_rows_of_the_topic_without_state(bench: Bench) -> None:
 
     assert report.severities("CHS-229") == {"error"}
     assert "partition 0: 1 rows up to offset 0" in report.of("CHS-229")[0]["sentence"]
-    assert "chsink state recover`" in report.of("CHS-229")[0]["fix"]
+    assert "chsink state recover --senders-gone`" in report.of("CHS-229")[0]["fix"]
     assert not bench.doctor("errors.on_existing_rows=accept").of("CHS-229")
     bench.announced(landed=True)
     assert not bench.doctor().of("CHS-229")

@@ -31,7 +31,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = struct_of({f"m{n}": LongType() for n in range(20)})
     assert wide is not None
     shown: NewColumns = {"id": LongType(), "wide": list_of(wide)}
-    monkeypatch.setattr(iceberg, "columns_for", lambda *_: shown)
+    monkeypatch.setattr(iceberg, "columns_for", lambda *_, found: {**shown, **found})
 
 
 def types(create: dict[str, Any], most: int = 1_000) -> dict[str, str]:
@@ -52,3 +52,10 @@ def test_fields_of_structs_count() -> None:
     with pytest.raises(PreflightError, match=r"CHS-289.*wide \(20 fields\)"):
         types({}, 21)
     assert types({"types": {"wide": "map<string, long>"}}, 2)["wide"] == "map<string, long>"
+
+
+def test_what_records_showed_already_is_a_column_of_the_new_table() -> None:
+    """⚑ Other records of the topic may not show it: those that name the table do."""
+    kafka: Any = None
+    made = iceberg.definition(config({}), kafka, "shop.orders", {"seen": LongType()})
+    assert {"id", "seen"} <= {field.name for field in made.schema.fields}
