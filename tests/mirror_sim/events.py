@@ -178,8 +178,12 @@ def _delete_files(world: World) -> None:
 
 @event("rolled back", 0.06)
 def _roll_back(world: World) -> None:
-    if world.catalog.roll_back(_table(world)):
+    name = _table(world)
+    held = world.catalog.tables[name].held
+    if world.catalog.roll_back(name):
         world.reasons.add("rolled back")
+        if not any(name in world.known_routes().tables(topic) for topic in world.kafka.topics):
+            world.lost_with_tables |= held - world.catalog.tables[name].held  # it has left: nobody looks at it
 
 
 @event("rolled back and expired", 0.06)

@@ -148,7 +148,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=17,
+        seed=132,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
