@@ -38,6 +38,25 @@ def parse_key(text: str) -> StateKey:
 
 
 @dataclass(slots=True)
+class Patience:
+    """For how long something is tried again.  A clock that is set back meanwhile does not make it longer."""
+
+    clock: Clock
+    limit_ms: int
+    _until_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until_ms = self.clock.now_ms() + self.limit_ms
+
+    @property
+    def ended(self) -> bool:
+        """Whether that is over."""
+        now = self.clock.now_ms()
+        self._until_ms = min(self._until_ms, now + self.limit_ms)
+        return now >= self._until_ms
+
+
+@dataclass(slots=True)
 class Ledger:
     """State rows of one sink.  ``new_attempt`` returns unique ids; ``driver`` names this process in messages.
 
@@ -94,7 +113,7 @@ class Ledger:
 
     def _claim_owner(self) -> None:
         attempt = replaced = ""
-        deadline = self.clock.now_ms() + self.retry_for_ms
+        patience = Patience(self.clock, self.retry_for_ms)
         while True:
             rows = self._load()
             row = rows.pop(self.sink, None)
@@ -119,7 +138,7 @@ class Ledger:
             if self.store.create([new]) if row is None else self.store.swap([Swap(row.attempt, new)]):
                 self._owner = claimed
                 return
-            self._wait(deadline, "claim the sink")
+            self._wait(patience, "claim the sink")
 
     def _load_owned(self) -> dict[StateKey, StateRecord]:
         """All partition rows, after checking that the sink's row is still ours.
@@ -174,12 +193,12 @@ class Ledger:
         if tuple(sorted(kept.items())) == self.owner.layouts:
             return
         new = owners.with_layouts(self.owner, self.new_attempt(), kept)
-        deadline = self.clock.now_ms() + self.retry_for_ms
+        patience = Patience(self.clock, self.retry_for_ms)
         swap = Swap(self.owner.attempt, StoredRow(self.sink, new.attempt, owners.encode_owner(new)))
         while not self.store.swap([swap]):
             if self._load_as_owner()[self.sink].attempt == new.attempt:
                 break
-            self._wait(deadline, "store the shard layout")
+            self._wait(patience, "store the shard layout")
         self._owner = new
 
     # --- steady state ---------------------------------------------------------------------------------------------
@@ -202,13 +221,13 @@ class Ledger:
         """
         assert all(r.epoch == self.epoch for r in changes.values())
         pending = dict(changes)
-        deadline = self.clock.now_ms() + self.retry_for_ms
+        patience = Patience(self.clock, self.retry_for_ms)
         while pending:
             if self.store.swap([_swap(k, self.records[k], r) for k, r in pending.items()]):
                 break
-            pending = self._unapplied(pending, deadline)
+            pending = self._unapplied(pending, patience)
             if pending:
-                self._wait(deadline, "write state")
+                self._wait(patience, "write state")
         self.records.update(changes)
 
     def check_owned(self) -> None:
@@ -219,11 +238,11 @@ class Ledger:
         """A new attempt id."""
         return self.new_attempt()
 
-    def _unapplied(self, pending: Mapping[StateKey, StateRecord], deadline: int) -> dict[StateKey, StateRecord]:
+    def _unapplied(self, pending: Mapping[StateKey, StateRecord], patience: Patience) -> dict[StateKey, StateRecord]:
         """Which of the changes are not known to be stored.  Raises FencedError when a row was changed by somebody else.
 
         Only we may write a row of our epoch: one that is neither what we replace nor what we write was probably read
-        from a replica that lags.  Such a row is asked for again until the deadline.
+        from a replica that lags.  Such a row is asked for again until patience ends.
         """
         rows = self._load_as_owner()
         left: dict[StateKey, StateRecord] = {}
@@ -233,7 +252,7 @@ class Ledger:
                 continue
             stale = row is None or row.attempt != self.records[key].attempt
             newer = row is not None and _read(decode, row).epoch > self.epoch
-            if newer or (stale and self.clock.now_ms() >= deadline):
+            if newer or (stale and patience.ended):
                 raise _changed(key)
             left[key] = record
         return left
@@ -243,7 +262,7 @@ class Ledger:
 
         A store may answer from a replica that lags.  An older owner than ourselves proves that, so it is asked again.
         """
-        deadline = self.clock.now_ms() + self.retry_for_ms
+        patience = Patience(self.clock, self.retry_for_ms)
         while True:
             rows = self._load()
             row = rows.get(self.sink)
@@ -252,9 +271,9 @@ class Ledger:
                 if (current.epoch, current.driver) != (self.epoch, self.driver):
                     raise self._fenced(f"{current.driver}, epoch {current.epoch}, since {_when(current.claimed_at)}")
                 return rows
-            if current is None and self.clock.now_ms() >= deadline:
+            if current is None and patience.ended:
                 raise self._fenced("no one: its row is gone")
-            self._wait(deadline, "read its own claim")
+            self._wait(patience, "read its own claim")
 
     def _fenced(self, owner: str) -> ChsinkError:
         return fencing.OWNED_BY_ANOTHER(sink=self.sink, owner=owner, driver=self.driver, epoch=self.epoch)
@@ -262,15 +281,15 @@ class Ledger:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _load(self) -> dict[str, StoredRow]:
-        deadline = self.clock.now_ms() + self.retry_for_ms
+        patience = Patience(self.clock, self.retry_for_ms)
         while True:
             try:
                 return self.store.load(self.sink)
             except StoreUnavailable as error:
-                self._wait(deadline, "read state", error)
+                self._wait(patience, "read state", error)
 
-    def _wait(self, deadline: int, what: str, cause: Exception | None = None) -> None:
-        if self.clock.now_ms() >= deadline:
+    def _wait(self, patience: Patience, what: str, cause: Exception | None = None) -> None:
+        if patience.ended:
             raise services.STATE_NOT_REACHED(
                 sink=self.sink,
                 what=what,

@@ -542,6 +542,19 @@ def test_a_store_that_never_applies_stops_the_driver_within_its_bound() -> None:
     assert clock.ms - began <= 2_200
 
 
+def test_a_clock_that_is_set_back_does_not_make_the_bound_longer() -> None:
+    store, clock = Store(), Clock()
+    one = ledger(store, clock=clock)
+    one.claim([K0], {})
+    del store.rows["sink"]
+    store.script.append("dropped")
+    began = clock.ms
+    store.before_load.extend([lambda: None, lambda: setattr(clock, "ms", began - 7_200_000)])
+    with pytest.raises(FencedError, match="no one: its row is gone"):
+        one.write(announce(one))
+    assert clock.ms - (began - 7_200_000) <= 2_200
+
+
 def test_a_short_outage_is_survived() -> None:
     store = Store(down_reads=3)
     one = claimed(store)
