@@ -178,12 +178,17 @@ def _delete_files(world: World) -> None:
 
 @event("rolled back", 0.06)
 def _roll_back(world: World) -> None:
-    name = _table(world)
+    _rolled_back(world, _table(world))
+
+
+def _rolled_back(world: World, name: str) -> bool:
     held = world.catalog.tables[name].held
-    if world.catalog.roll_back(name):
-        world.reasons.add("rolled back")
-        if not any(name in world.known_routes().tables(topic) for topic in world.kafka.topics):
-            world.lost_with_tables |= held - world.catalog.tables[name].held  # it has left: nobody looks at it
+    if not world.catalog.roll_back(name):
+        return False
+    world.reasons.add("rolled back")
+    if not any(name in world.known_routes().tables(topic) for topic in world.kafka.topics):
+        world.lost_with_tables |= held - world.catalog.tables[name].held  # it has left: nobody looks at it
+    return True
 
 
 @event("rolled back and expired", 0.06)
@@ -192,10 +197,9 @@ def _roll_back_and_expire(world: World) -> None:
     forget, catalog = world.hub.random.random() < 0.5, world.catalog
     texts = {name: at.properties.get(world.keys.chain) for name, at in catalog.tables.items()}
     for name in [name for name, text in texts.items() if text is not None and decode(text).rows is not None]:
-        if catalog.roll_back(name):
+        if _rolled_back(world, name):
             catalog.foreign_append(name)
             catalog.expire(name, forget=forget)
-            world.reasons.add("rolled back")
             return
 
 
