@@ -86,7 +86,7 @@ TimestampsOption = Annotated[
     bool,
     typer.Option(
         "--accept-timestamps",
-        help="Confirm that your program's transform sets the timestamps of rows, as CHS-331 asks.",
+        help="Confirm that your program's transform sets _kafka_timestamp (CHS-331).",
     ),
 ]
 HolesOption = Annotated[

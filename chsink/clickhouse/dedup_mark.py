@@ -13,7 +13,7 @@ shard; the growth since bounds the blocks that came.
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
 - A Replicated table that was dropped and restored under its Keeper path remembers nothing, and may have as many blocks
-  or more.  Its UUID is another, as on another replica; but that one's table is older than the range.
+  or more.  Its UUID is new.  Another replica has another UUID, too, but its table is older than the range.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ PLAN_BEYOND_LOG = halt(
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you changed sink.name, [state] or the route's table, change it back, unless you renamed the table itself; if "
-    "you did, or if the state was lost and you cannot restore it from a backup that was made after the last batch, "
+    "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a "
+    "backup that was made after the last batch; if there is none, or if you renamed the table in ClickHouse, "
     + _RECOVER
     + "`; if recover finds no rows of this partition, if you have reset it, or if the route is new or had been removed "
     "for a time, " + _FROM_EARLIEST,

@@ -148,26 +148,25 @@ def encoded(wanted: Mapping[str, Wanted]) -> str:
 def wanted_by(error: ChsinkError) -> dict[str, Wanted]:
     """By table: what tasks reported as missing."""
     found: dict[str, Wanted] = {}
-    for one in error.single or error.parts or (error,):
-        if one.name == preflight.MIRROR_COLUMNS_MISSING.name:
-            for table, columns in _decoded(one.params["columns"]).items():
-                found[table] = joined([found.get(table, {}), columns])
+    for one in _reported(error, preflight.MIRROR_COLUMNS_MISSING.name):
+        _add(found, one.params["columns"])
     return found
 
 
 def tables_named_by(error: ChsinkError) -> dict[str, dict[str, Wanted]]:
     """By topic: the tables that its records name and that do not exist yet, with their columns."""
     found: dict[str, dict[str, Wanted]] = {}
-    for one in error.single or error.parts or (error,):
-        if one.name == services.MIRROR_TABLES_BEGIN.name:
-            of_topic = found.setdefault(one.params["tp"].rpartition("-")[0], {})
-            for table, columns in _decoded(one.params["tables"]).items():
-                of_topic[table] = joined([of_topic.get(table, {}), columns])
+    for one in _reported(error, services.MIRROR_TABLES_BEGIN.name):
+        _add(found.setdefault(one.params["tp"].rpartition("-")[0], {}), one.params["tables"])
     return found
 
 
-def _decoded(text: str) -> dict[str, Wanted]:
-    return {
-        table: {name: NestedField.model_validate(said) for name, said in columns.items()}
-        for table, columns in json.loads(text).items()
-    }
+def _reported(error: ChsinkError, name: str) -> list[ChsinkError]:
+    return [one for one in error.single or error.parts or (error,) if one.name == name]
+
+
+def _add(found: dict[str, Wanted], text: str) -> None:
+    """Join what :func:`encoded` made to what was found."""
+    for table, columns in json.loads(text).items():
+        mine = {name: NestedField.model_validate(said) for name, said in columns.items()}
+        found[table] = joined([found.get(table, {}), mine])

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from functools import cached_property
 
 import numpy as np
 
@@ -161,6 +162,11 @@ class PartitionSurvey:
             delivered = self._reads.delivered_until(self._key, landed.end, self._means)
             yield Recovered(self._key, self._replaced, landed, topic_id, delivered=delivered)
 
+    @cached_property
+    def _rows(self) -> Extent | None:
+        """How far the rows of the table itself reach."""
+        return extent(self._tables, self._tp)
+
     def _judged(self, seen: Extent, accepted: Accepted) -> ChsinkError | Doubt | OffsetRange | None:
         """Why nothing can be rebuilt, what is in doubt, or what alone landed; None if all of it did."""
         log_start = self._log_start()
@@ -228,7 +234,7 @@ class PartitionSurvey:
         return missing
 
     def _of_other_records(self, log_start: int) -> ChsinkError | None:
-        rows = extent(self._tables, self._tp)
+        rows = self._rows
         if rows is None or not have_timestamps(self._target.table) or rows.range.end <= log_start:
             return None
         span = OffsetRange(max(rows.range.start, log_start), rows.range.end)
@@ -244,7 +250,7 @@ class PartitionSurvey:
         )
 
     def _several(self) -> ChsinkError | None:
-        seen = extent(self._tables, self._tp)
+        seen = self._rows
         if seen is None:
             return None
         offsets = seen.range.length - _count(holes(self._tables, self._tp, seen.range, lambda _: None, NONE))
@@ -275,7 +281,7 @@ class PartitionSurvey:
         cut = self._cut(OffsetRange(lost[0].start, seen.range.end), told, lowest)
         if not isinstance(cut, str):
             return Doubt(*cut, lost)
-        rows = extent(self._tables, self._tp)
+        rows = self._rows
         in_topic = self._clickhouse.letters is None  # nobody deletes dead letters from there
         if in_topic and (rows is None or rows.range.end <= lost[0].start):
             return OffsetRange(min(seen.range.start, lost[0].start), lost[0].start)

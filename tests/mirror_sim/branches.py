@@ -6,7 +6,6 @@ of ``regressions.txt`` that was written without them replays the world that it n
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -15,6 +14,7 @@ from chsink.errors import ChsinkError
 from chsink.mirror.publish import publish
 from chsink.mirror.tables import CatalogFailed
 from tests.mirror_sim.catalog import SimMirrorTable
+from tests.mirror_sim.own_faults import OwnFaults
 from tests.sim.hub import Group, Hub
 
 if TYPE_CHECKING:
@@ -32,27 +32,17 @@ class Main:
     """What happens to the main branches of a world, beside its other faults."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub, self._chance, self._opportunity = hub, Random(f"mirror publication {hub.seed}"), FIRST
-        self.branch = BRANCH if self._fault(FAULTS[0], 0.3) else MAIN_BRANCH
-
-    def _fault(self, name: str, probability: float) -> bool:
-        """As :meth:`tests.sim.hub.Hub.fault`."""
-        hub, drawn = self._hub, self._chance.random()
-        self._opportunity += 1
-        if hub.calm or drawn >= probability or (hub.allowed is not None and self._opportunity not in hub.allowed):
-            return False
-        hub.fired.append((self._opportunity, name))
-        hub.counts[f"fault {name}"] += 1
-        return True
+        self._faults = OwnFaults(hub, "mirror publication", FIRST)
+        self.branch = BRANCH if self._faults.fault(FAULTS[0], 0.3) else MAIN_BRANCH
 
     def happen(self, world: World) -> None:
         """One step of the world passed."""
-        if self.branch == MAIN_BRANCH or self._chance.random() >= HAPPENS:
+        if self.branch == MAIN_BRANCH or self._faults.chance.random() >= HAPPENS:
             return
-        name = self._chance.choice(list(world.catalog.tables))
-        if self._fault("published", 0.5):
+        name = self._faults.chance.choice(list(world.catalog.tables))
+        if self._faults.fault("published", 0.5):
             world.hub.spawn(Group("operator"), lambda: _publish(world, name))
-        elif self._fault("foreign append on main", 0.15):
+        elif self._faults.fault("foreign append on main", 0.15):
             world.catalog.foreign_append_to_main(name)
 
 

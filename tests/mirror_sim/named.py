@@ -9,7 +9,6 @@ Whether a world has such a topic, and when a key comes up, is drawn from sources
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from chsink.config.mirror import IcebergTableBy
@@ -22,6 +21,7 @@ from chsink.mirror.named_tables import list_tables
 from chsink.mirror.opening import OpenMirror
 from chsink.mirror.tables import PropertyKeys
 from chsink.notation.table_template import VALUE, value_pattern_of
+from tests.mirror_sim.own_faults import OwnFaults
 from tests.sim.hub import Hub
 
 if TYPE_CHECKING:
@@ -56,31 +56,26 @@ class NamedTables:
     """``topic``: the topic whose records name tables, "" if there is none.  ``used``: how many keys its records have."""
 
     def __init__(self, hub: Hub, topics: list[str]) -> None:
-        self._hub, self._chance, self._opportunity = hub, Random(f"{SOURCE} {hub.seed}"), FIRST
-        self.topic = self._chance.choice(topics) if self._fault(FAULTS[0], 0.3) else ""
+        self._faults = OwnFaults(hub, SOURCE, FIRST)
+        self.topic = self._faults.chance.choice(topics) if self._faults.fault(FAULTS[0], 0.3) else ""
         self.used = 1
         self.keys: dict[int, bytes] = {}
         """By record: its key."""
 
-    def _fault(self, name: str, probability: float) -> bool:
-        """As :meth:`tests.sim.hub.Hub.fault`."""
-        hub, drawn = self._hub, self._chance.random()
-        self._opportunity += 1
-        if hub.calm or drawn >= probability or (hub.allowed is not None and self._opportunity not in hub.allowed):
-            return False
-        hub.fired.append((self._opportunity, name))
-        hub.counts[f"fault {name}"] += 1
-        return True
-
     def happen(self) -> None:
         """One step of the world passed."""
-        if self.topic and self._chance.random() < HAPPENS and self.used <= MOST and self._fault(FAULTS[1], 0.7):
+        if (
+            self.topic
+            and self._faults.chance.random() < HAPPENS
+            and self.used <= MOST
+            and self._faults.fault(FAULTS[1], 0.7)
+        ):
             self.used += 1
 
     def appended(self, topic: str, uid: int) -> None:
         """A record was written."""
         if topic == self.topic:
-            self.keys[uid] = str(self._chance.randrange(self.used)).encode()
+            self.keys[uid] = str(self._faults.chance.randrange(self.used)).encode()
 
     def table_of(self, uid: int) -> str | None:
         """The table that the record names."""

@@ -29,7 +29,7 @@ from tests.mirror_sim.connector import Past, names_in
 from tests.mirror_sim.job import opened
 from tests.mirror_sim.shared import TABLES, Routes
 from tests.mirror_sim.world import World as Plain
-from tests.mirror_sim.world import _set
+from tests.mirror_sim.world import replaced
 from tests.sim.__main__ import main
 from tests.sim.hub import Group, Violation
 from tests.sim.runs import Runs
@@ -112,12 +112,10 @@ class World(Plain):
             (takeover, "members"): lambda *_: [],
             (takeover, "referred"): lambda metadata, _: SimpleNamespace(files=self._names_in(metadata.snapshots)),
         }
-        kept = {(module, name): vars(module)[name] for module, name in ours}
-        _set(ours)
         try:
-            yield
+            with replaced(ours):
+                yield
         finally:
-            _set(kept)
             self.hub.kill(self.person)
 
     def _names_in(self, snaps: Iterable[Any]) -> frozenset[str]:

@@ -84,6 +84,17 @@ class Topics(Kafka):
         super().append(tp, count)
 
 
+@contextmanager
+def replaced(values: Mapping[tuple[Any, str], Any]) -> Iterator[None]:
+    """By module and name: what production code finds there meanwhile."""
+    kept = {(module, name): vars(module)[name] for module, name in values}
+    _set(values)
+    try:
+        yield
+    finally:
+        _set(kept)
+
+
 def _set(values: Mapping[tuple[Any, str], Any]) -> None:
     for (module, name), value in values.items():
         setattr(module, name, value)
@@ -173,12 +184,10 @@ class World:
             (coordinator, "REREAD_OFFSETS"): self.reread_offsets,
             (coordination, "monotonic"): lambda: self.hub.now / 1000,
         }
-        kept = {(module, name): vars(module)[name] for module, name in ours}
-        _set(ours)
         try:
-            yield
+            with replaced(ours):
+                yield
         finally:
-            _set(kept)
             for group in [*self.drivers, *(attempt.group for attempt in self.executors.values())]:
                 self.hub.kill(group)
 
