@@ -23,7 +23,8 @@ def recover(
     """Continue from the rows of the Iceberg tables, when the groups in Kafka and the tables' own record were lost.
 
     It reads the columns _kafka_topic, _kafka_partition and _kafka_offset, or only the files' statistics where these
-    suffice. It first shows what it found, and asks before it changes anything.
+    suffice; and _kafka_timestamp of the first and the last rows, if the table has it. It first shows what it found, and
+    asks before it changes anything.
 
     \b
     chsink mirror recover -c job.toml          show it, ask, and store it
@@ -38,10 +39,11 @@ def recover(
 
     \b
     skipped        records below the last row that have no row, because the job file skips them
-    compared_from  Kafka's first offset: what was below it cannot be compared
+    compared_from  what is below this offset was not compared: Kafka no longer holds it; or, with
+                   kafka.starting_offsets = "latest", it is before the table's first row
 
-    Do not recover a topic that was deleted and created again since its rows landed: rows do not show which topic they
-    came from, and records of the new topic would be skipped.
+    Where a topic was deleted and created again since its rows landed, records of the new topic would be skipped. The
+    column _kafka_timestamp shows it, and the command is refused. Without that column, do not recover such a topic.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)

@@ -510,6 +510,13 @@ MIRROR_ROWS_BEYOND_LOG = preflight(
     "to continue at the log's end, without what the log holds now, run `chsink mirror resolve {table} --skip`; "
     + _FROM_THE_START,
 )
+MIRROR_ROWS_OF_OTHERS = preflight(
+    "CHS-355",
+    "Iceberg table {table} has a row for offset {offset} of {tp} with another _kafka_timestamp than Kafka's record "
+    "there: the topic was created again, or its log lost records",
+    "to continue after the table's last row, without the records that Kafka holds before it, run `chsink mirror "
+    "resolve {table} --skip`; " + _FROM_THE_START,
+)
 MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "

@@ -3,7 +3,9 @@
 Rules:
 - Each offset from the log's start to a table's last row has a row; or Kafka has no record there; or the mirror skips
   the record (``errors.on_bad_value``, ``errors.on_tombstone``).  Otherwise it is refused: a record may be lost.
-- What Kafka no longer holds cannot be compared; nobody could land it any more.
+- What Kafka no longer holds cannot be compared; nobody could land it any more.  Nor are records before the first row
+  compared where the mirror began at ``latest``.
+- Rows that have the timestamps of other records are of an earlier topic of this name.
 - Each table is looked at by itself, and all of them are looked at: the next start sets the group to the table that
   reaches furthest, and the others get from Kafka what they lack.  But tables that share a topic by ``table_by`` reach
   equally far: what is no row of one may be one of another.
@@ -24,6 +26,7 @@ import pyarrow as pa
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
 from chsink.kafka.exact import ExactReader
+from chsink.kafka.same_records import unlike
 from chsink.mirror.choosing import Choosing
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import KnownTables, Target
@@ -44,7 +47,7 @@ NEAR = 10_000
 @dataclass(frozen=True, slots=True)
 class LinkFound:
     """What the rows of one table say of a topic-partition.  ``skipped``: records below the last row that the mirror
-    leaves out.  ``compared_from``: where Kafka's log starts; nothing below was compared.
+    leaves out.  ``compared_from``: nothing below was compared.
     """
 
     table: str
@@ -147,22 +150,33 @@ class _Look:
     ) -> Iterator[LinkFound | ChsinkError]:
         log, every = self.logs[tp], union(held.values())
         rows = _span(every)
-        seen = _Seen()
-        if rows is not None and rows.end <= log.end:
-            first = log.start if self.begins else max(log.start, rows.start)
+        first = log.start if self.begins or rows is None else max(log.start, rows.start)
+        seen, other = _Seen(), None
+        if rows is not None and log.start < rows.end <= log.end:
+            span = OffsetRange(max(rows.start, log.start), rows.end)
+            other = min((one for name in held for one in self._unlike(name, tp, span)), default=None)
             seen = self._compared(works, tp, _gaps(every, first))
         topic_id, choice = self.feeds.topic_ids[tp.topic], self.feeds.choices.get(tp.topic, "")
-        rule, link = recovered(RowsFound(topic_id, log, rows, seen.lacking, self.begins))
+        rule, link = recovered(RowsFound(topic_id, log, rows, seen.lacking, self.begins, other))
         if link is not None:
             link = replace(link, choice=choice if works[0].choice is not None else "")
-            yield from (LinkFound(name, tp, _span(mine), link, seen.skipped, log.start) for name, mine in held.items())
+            yield from (LinkFound(name, tp, _span(mine), link, seen.skipped, first) for name, mine in held.items())
             return
         assert rows is not None
         known = {"tp": tp, "table": " ".join(held), "row": rows.end - 1}
-        if rule == "BEYOND_LOG":
-            yield halts.MIRROR_ROWS_BEYOND_LOG(**known, end=log.end)
-        else:
-            yield halts.MIRROR_ROWS_LACK(**known, offset=seen.lacking)
+        match rule:
+            case "BEYOND_LOG":
+                yield halts.MIRROR_ROWS_BEYOND_LOG(**known, end=log.end)
+            case "OTHER_RECORD":
+                yield halts.MIRROR_ROWS_OF_OTHERS(table=known["table"], tp=tp, offset=other)
+            case _:
+                yield halts.MIRROR_ROWS_LACK(**known, offset=seen.lacking)
+
+    def _unlike(self, name: str, tp: TopicPartition, rows: OffsetRange) -> Sequence[int]:
+        """Offsets of rows of this table that are of other records than Kafka's."""
+        target, read, _ = self.tables[name]
+        found: list[int] = unlike(self.reader, tp, rows, lambda part: target.table.timestamps(read, tp, part)).tolist()
+        return found
 
     def _compared(self, works: Sequence[TableWork], tp: TopicPartition, gaps: Sequence[OffsetRange]) -> _Seen:
         """The records of the gaps, divided and decoded as a worker does it."""

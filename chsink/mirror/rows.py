@@ -24,7 +24,7 @@ from pyiceberg.types import PrimitiveType
 
 from chsink.statemachine.ranges import OffsetRange
 
-TOPIC, PARTITION, OFFSET = "_kafka_topic", "_kafka_partition", "_kafka_offset"
+TOPIC, PARTITION, OFFSET, TIMESTAMP = "_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp"
 I64 = npt.NDArray[np.int64]
 Runs = list[tuple[I64, I64]]
 """Starts and ends of runs of offsets, in pieces."""
@@ -67,6 +67,18 @@ def row_ranges(
     return {partition: _merged(found) for partition, found in runs.items()}
 
 
+def timestamps(
+    table: Table, topic: str, partition: int, within: OffsetRange, *, branch: str = MAIN_BRANCH
+) -> tuple[I64, I64]:
+    """The offset and the timestamp in ms of each row of a range that has both."""
+    scan = _scan(table, topic, [partition], branch, limit=None, columns=(PARTITION, OFFSET, TIMESTAMP))
+    if scan is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows = scan.filter(f"{OFFSET} >= {within.start} and {OFFSET} < {within.end} and {TIMESTAMP} is not null").to_arrow()
+    times = pc.cast(rows.column(TIMESTAMP), pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() // 1000
+    return rows.column(OFFSET).cast(pa.int64()).to_numpy(), times
+
+
 def union(several: Iterable[Sequence[OffsetRange]]) -> Sequence[OffsetRange]:
     """All offsets of these ranges, as ranges that ascend and lie apart."""
     runs = [one for ranges in several for one in ranges]
@@ -78,7 +90,15 @@ def _tells(table: Table, topics: Collection[str], topic: str) -> bool:
     return {PARTITION, OFFSET} <= names and (TOPIC in names or set(topics) == {topic})
 
 
-def _scan(table: Table, topic: str, partitions: Collection[int], branch: str, *, limit: int | None) -> DataScan | None:
+def _scan(
+    table: Table,
+    topic: str,
+    partitions: Collection[int],
+    branch: str,
+    *,
+    limit: int | None,
+    columns: tuple[str, ...] = (PARTITION, OFFSET),
+) -> DataScan | None:
     """Of the branch's rows; None if it has none that tell."""
     if table.metadata.snapshot_by_name(branch) is None:
         return None
@@ -86,12 +106,12 @@ def _scan(table: Table, topic: str, partitions: Collection[int], branch: str, *,
     if branch != MAIN_BRANCH:
         scan = scan.use_ref(branch)
     names = {field.name for field in scan.projection().fields}
-    if not {PARTITION, OFFSET} <= names:  # the columns are younger than the branch's newest snapshot
+    if not names.issuperset(columns):  # the columns are younger than the branch's newest snapshot
         return None
     chosen = f"{PARTITION} in ({', '.join(map(str, sorted(partitions)))})"
     if TOPIC in names:  # no name of a topic has a quote
         chosen += f" and {TOPIC} = '{topic}'"
-    return scan.filter(chosen).select(PARTITION, OFFSET)
+    return scan.filter(chosen).select(*columns)
 
 
 def _told(table: Table, task: FileScanTask, topic: str) -> tuple[int, int, int] | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from chsink.clickhouse.table import TargetTable
 from chsink.ports import Queries, Row
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -83,6 +84,11 @@ def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> n
             at, bits = zip(*rows, strict=True)
             words[np.array(at, dtype=np.int64)] |= np.array(bits, dtype="<u8")
     return np.unpackbits(words.view(np.uint8), bitorder="little")[: part.length].astype(np.bool_)
+
+
+def have_timestamps(table: TargetTable) -> bool:
+    """Whether rows have the timestamps of their records.  An insert changes none: what does not fit is refused."""
+    return any(column.name == "_kafka_timestamp" and "DateTime" in column.type for column in table.insertable)
 
 
 def timestamps(

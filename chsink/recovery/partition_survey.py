@@ -33,14 +33,14 @@ from chsink.errors import ChsinkError, halts
 from chsink.formats.pipeline import Untouched
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
+from chsink.kafka.same_records import unlike
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.accepted import Accepted, in_words, option_for, runs_of
 from chsink.recovery.explained import I64, NONE, Means, Prepare, Told, explain, first_halting, shards_of
-from chsink.recovery.landed import SLICE, Extent, Place, extent, holes, present
+from chsink.recovery.landed import SLICE, Extent, Place, extent, have_timestamps, holes, present, timestamps
 from chsink.recovery.landed_rows import also_from, views_of
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.recovered import Doubt, Recovered
-from chsink.recovery.timestamps import have_timestamps, unlike
 from chsink.recovery.whole_pieces import cut_before
 from chsink.statemachine.chunks import chunk_count
 from chsink.statemachine.ranges import OffsetRange
@@ -238,7 +238,7 @@ class PartitionSurvey:
         if rows is None or not have_timestamps(self._target.table) or rows.range.end <= log_start:
             return None
         span = OffsetRange(max(rows.range.start, log_start), rows.range.end)
-        offsets = unlike(self._reads.reader, self._tp, self._tables, span)
+        offsets = unlike(self._reads.reader, self._tp, span, lambda part: timestamps(self._tables, self._tp, part))
         if not len(offsets):
             return None
         named = f"{in_words(list(runs_of(offsets.tolist())))}, {len(offsets)} in all"

@@ -23,12 +23,11 @@ from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.ports import Queries, StateStore
 from chsink.recovery.accepted import Accepted
 from chsink.recovery.explained import Means
-from chsink.recovery.landed import extent
+from chsink.recovery.landed import extent, have_timestamps
 from chsink.recovery.landed_rows import views_of, wait_for_any_insert
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.partition_survey import PartitionSurvey, Say, SurveyReads, reached, tables_of
 from chsink.recovery.recovered import Recovered
-from chsink.recovery.timestamps import have_timestamps
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 

@@ -21,7 +21,7 @@ class RowsFound:
 
     ``rows``: from the first offset that has a row to the one behind the last; None if there is none.  ``lacking``: the
     first record below the last row that should have a row and has none.  ``log`` is what Kafka holds.  ``begins``: the
-    mirror began at the log's first record, not at ``latest``.
+    mirror began at the log's first record, not at ``latest``.  ``other``: the first row of another record than Kafka's.
     """
 
     topic_id: str
@@ -29,6 +29,7 @@ class RowsFound:
     rows: OffsetRange | None
     lacking: int | None = None
     begins: bool = True
+    other: int | None = None
 
 
 class RowsSay(StrEnum):
@@ -51,6 +52,13 @@ RECOVER: tuple[Rule[RowsFound, RowsSay], ...] = (
         "BEYOND_LOG",
         "a row lies beyond the log's end",
         lambda x: x.rows is not None and x.rows.end > x.log.end,
+        RowsSay.REFUSE,
+        "refuse: the topic was created again, or its log lost records",
+    ),
+    Rule(
+        "OTHER_RECORD",
+        "a row has another timestamp than Kafka's record at its offset",
+        lambda x: x.other is not None,
         RowsSay.REFUSE,
         "refuse: the topic was created again, or its log lost records",
     ),

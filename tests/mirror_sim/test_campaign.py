@@ -1,6 +1,6 @@
 """The mirror's simulator in CI: a campaign, and a check that one seed gives one run.
 
-``tests/chaos/test_simulator.py`` runs ten times as many steps, which must reach everything.
+``tests/chaos/test_simulator.py`` runs twenty times as many steps, which must reach everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.sim.runs import kept, parse_replay
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-STEPS = 50_000
+STEPS = 25_000
 KEPT = kept(Path(__file__).parent / "regressions.txt")
 REACHED = 60
 """How many items this campaign must reach, of those that the one of ``make chaos`` must reach."""

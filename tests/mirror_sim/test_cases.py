@@ -30,10 +30,10 @@ def quiet(seed: int, happens: Callable[[World], None]) -> World:
         for tp in world.kafka.all():
             world.kafka.append(tp, 7)
         world.start_driver()
-        steps(world, 3_000)
+        steps(world, 2_000)
         assert oracle.at_rest(world) == ""
         happens(world)
-        steps(world, 5_000)
+        steps(world, 3_000)
     return world
 
 

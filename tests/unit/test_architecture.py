@@ -79,6 +79,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka.ages",
         "chsink.kafka.exact",
+        "chsink.kafka.same_records",
         "chsink.kafka.transactions",
     },
     "chsink.observe": {"chsink.batch"},

@@ -50,13 +50,10 @@ def ids(job: Job) -> list[int]:
     return list(map(int, found.split()))
 
 
-def test_a_dead_letter_of_the_earlier_topic_explains_no_missing_row(anew: Job) -> None:
+def test_a_dead_letter_of_the_earlier_topic_explains_no_missing_row(anew: Job, spark: SparkSession) -> None:
+    """`verify` names the row, and `recover` lands it."""
     code, report = verify(anew)
-
     assert (code, report["partitions"][0]["missing"]["ranges"]) == (1, [[OLD, OLD + 1]])
-
-
-def test_a_dead_letter_of_the_earlier_topic_is_no_sign_that_a_record_landed(anew: Job, spark: SparkSession) -> None:
     forget_state(anew)
     anew.lose_checkpoint()
 
@@ -98,6 +95,27 @@ def test_rows_of_the_earlier_topic_are_no_rows_of_the_new_one(
     job.make_table(job.topic, suffix="_new")
     job.drain(spark)
     assert ids(job) == list(range(20))
+
+
+def test_a_transform_that_sets_the_timestamp(make_job: MakeJob, spark: SparkSession) -> None:
+    """The option that the refusal names is enough, and nothing lands twice."""
+    job = make_job(partitions=1)
+    job.make_table(job.topic, metadata=f"{METADATA}, _kafka_timestamp DateTime64(3)", suffix="_timed")
+    job.send(0, 15)
+    job.drain(spark)
+    moved = "UPDATE _kafka_timestamp = _kafka_timestamp + INTERVAL 1 DAY WHERE true SETTINGS mutations_sync = 2"
+    command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} {moved}")
+    forget_state(job)
+    job.lose_checkpoint()
+    error = run(job, "recover", "--senders-gone", "--yes")
+    assert error.exit_code == 2 and "CHS-331" in error.stderr
+    [option] = re.findall(r"transform sets the timestamp, add `(\S+)`", " ".join(error.stderr.split()))
+
+    assert run(job, "recover", "--senders-gone", option, "--yes").exit_code == 0
+
+    job.send(0, 15)
+    job.drain(spark)
+    assert ids(job) == list(range(-1000, -970))
 
 
 def test_nobody_sends_while_the_state_is_rebuilt(make_job: MakeJob) -> None:

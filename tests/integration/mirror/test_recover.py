@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
@@ -197,6 +197,32 @@ def test_a_topic_that_is_shorter_than_the_rows(make_bench: MakeBench) -> None:
     bench.hand_over(*bench.produce([11]))
     bench.round(later)
     assert bench.landed() - before == Counter({(0, 1, 11): 1})
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_OF_OTHERS")
+def test_a_topic_that_was_made_again_since(make_bench: MakeBench) -> None:
+    """⚑ Rows of the earlier topic hide that records of the new one never landed; their timestamps tell."""
+    timed = Schema(*SCHEMA.fields, NestedField(5, "_kafka_timestamp", TimestamptzType()))
+    bench = make_bench(schemas={"orders": timed})
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([0, 1, 2]))
+    bench.round(first)
+    bench.catalog().load_table("shop.orders").delete("id = 0")
+    lose(bench)
+    [one] = recovered(bench, "--set", "kafka.starting_offsets=latest")
+    assert (one["first_row"], one["compared_from"], one["continues_at"]) == (1, 1, 3)
+    lose(bench, tables=["orders"])
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    bench.produce([3, 4, 5, 6])
+    assert f"for offset 1 of {bench.tp()} with another _kafka_timestamp" in refused(bench, "CHS-355")
+    bench.catalog().create_table("shop.anew", timed)
+    bench.tables = ("anew",)
+    bench.resolve(TableVerdict.REREAD)
+    later = bench.coordinator()
+    bench.hand_over(0, 4)
+    bench.rounds(later, 2)
+    assert sorted(n for _, _, n in bench.landed("anew")) == [3, 4, 5, 6]
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +16,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, rows_until
+from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, rows_until, timestamps
 from chsink.statemachine.ranges import OffsetRange
 
 Open = Callable[[], Catalog]
@@ -59,6 +60,16 @@ def test_rows_that_tell_nothing(open_catalog: Open) -> None:
     table = table_of(open_catalog, FIELDS[2:], (7,))
     assert rows_until(table, {"a"}, "a", 0) is None and found_row(table, {"a"}, "a", [0]) == ""
     assert row_ranges(table, {"a"}, "a", [0]) is None
+
+
+def test_the_timestamps_of_rows(open_catalog: Open) -> None:
+    at = datetime(2026, 11, 26, 12, 0, 0, 7_999, tzinfo=UTC)
+    rows = (("a", 0, 7, at), ("a", 0, 9, at), ("b", 0, 8, at), ("a", 0, 8, None))
+    table = table_of(open_catalog, (*FIELDS, NestedField(4, "_kafka_timestamp", TimestamptzType())), *rows)
+    found = timestamps(table, "a", 0, OffsetRange(0, 9))
+    assert [each.tolist() for each in found] == [[7], [1_795_694_400_007]]
+    open_catalog().drop_table("shop.orders")
+    assert not len(timestamps(table_of(open_catalog, FIELDS, ("a", 0, 7)), "a", 0, OffsetRange(0, 9))[0])
 
 
 LONG = "orders-of-all-countries"

@@ -386,6 +386,7 @@ def test_a_log_that_starts_above_what_was_handed_over_halts(
     [
         (RowsFound("id", OffsetRange(4, 9), None), ("NO_ROWS", Link("id", 4, 4))),
         (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 10)), ("BEYOND_LOG", None)),
+        (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 9), other=5, lacking=6), ("OTHER_RECORD", None)),
         (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 9), lacking=6), ("LACKING", None)),
         (RowsFound("id", OffsetRange(4, 9), OffsetRange(2, 9)), ("WHOLE", Link("id", 2, 9))),
         (RowsFound("id", OffsetRange(4, 9), OffsetRange(6, 8)), ("WHOLE", Link("id", 4, 8))),

@@ -7,32 +7,28 @@ A sink lands in order.  So where the last rows are of this topic, the new topic'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.clickhouse.table import TargetTable
 from chsink.kafka.exact import ExactReader
-from chsink.recovery.explained import I64, NONE
-from chsink.recovery.landed import Place, timestamps
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
+I64 = npt.NDArray[np.int64]
+Timestamps = Callable[[OffsetRange], tuple[I64, I64]]
+"""The offset and the timestamp in ms of each row of a range."""
 EACH: Final = 50_000
 """So many offsets are compared at each end."""
 
 
-def have_timestamps(table: TargetTable) -> bool:
-    """Whether rows have the timestamps of their records.  An insert changes none: what does not fit is refused."""
-    return any(column.name == "_kafka_timestamp" and "DateTime" in column.type for column in table.insertable)
-
-
-def unlike(reader: ExactReader, tp: TopicPartition, tables: Sequence[Place], rows: OffsetRange) -> I64:
+def unlike(reader: ExactReader, tp: TopicPartition, rows: OffsetRange, timestamps: Timestamps) -> I64:
     """Offsets of rows whose timestamp differs from that of the record that Kafka holds there, ascending."""
-    found = [NONE]
+    found = [np.empty(0, np.int64)]
     for part in _ends_of(rows):
-        offsets, times = timestamps(tables, tp, part)
+        offsets, times = timestamps(part)
         for held in reader.read(tp, part):
             ours = held.records.column("offset").to_numpy()
             at = np.searchsorted(ours, offsets)
