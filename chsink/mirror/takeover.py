@@ -3,7 +3,8 @@
 Rules:
 - The sink's group has to be without members: only then its offsets and its events stay as they are.
 - One commit of a table has the files that wait for it and its first chain.  So a takeover that was interrupted begins
-  again, and skips the tables that have their chain.
+  again, and skips the tables that have their chain.  It is a snapshot also where no file waits: its absence shows that
+  rows were rolled back.
 - That commit also carries the sink's own offsets, up to the end of its control topic: a coordinator of the sink that
   was only suspended then takes these files for committed.
 - Before one of several tables has its chain, each bears the sink's mark, in a snapshot or in a property: no start goes
@@ -121,7 +122,7 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
                 _check(one, one.target.table.set_property(one.read, now.connector.offsets, NONE_STORED))
         for one in now.tables:
             table, commit_id = one.target.table, uuid.uuid4()
-            if one.files:
+            if one.files or one.read.view.head is not None:
                 stored = {**(one.mark.stored if one.mark else {}), **now.ends}
                 theirs = {now.connector.offsets: json.dumps({str(p): at for p, at in sorted(stored.items())})}
                 _check(one, table.append(one.read, one.files, one.chain, commit_id, None, more=theirs))

@@ -29,7 +29,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from chsink.mirror.tables import Committed, MirrorTable
+from chsink.mirror.tables import CHAINS, Committed, MirrorTable
 from tests.sim.hub import Hub
 
 LATE_MS = 20_000
@@ -48,6 +48,11 @@ class Snap:
     properties: Mapping[str, str] = field(default_factory=dict)
     manifest: str = ""
     unknown_specs: frozenset[int] = frozenset()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the mirror made it."""
+        return any(name.startswith(CHAINS) for name in self.properties)
 
     @property
     def summary(self) -> Any:
@@ -257,7 +262,7 @@ class SimCatalog:
         """Roll back to the parent of the mirror's newest snapshot; False if there is none."""
         at = self.tables[name]
         snap = at.snapshot_by_name(at.branch)
-        while snap is not None and not snap.added:
+        while snap is not None and not (snap.added or snap.is_own):
             snap = None if snap.parent_snapshot_id is None else at.snapshot_by_id(snap.parent_snapshot_id)
         if snap is None or snap.parent_snapshot_id not in at.snaps:
             return False

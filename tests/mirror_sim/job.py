@@ -22,6 +22,7 @@ from chsink.mirror.worker import TableWork
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, GROUP, names_of
 from tests.mirror_sim.catalog import SimMirrorTable
+from tests.mirror_sim.named import LISTED
 from tests.mirror_sim.shared import Routes
 from tests.mirror_sim.spark import Runner, SimColumns
 from tests.sim.checkpoint import Query, SparkDied
@@ -64,6 +65,8 @@ def start_driver(world: World, group: Group) -> None:
     """Open everything, then run both threads; what ends one of them ends the process."""
 
     def run() -> None:
+        if world.named.topic:
+            world.catalog.load_table(LISTED)
         routes = world.known_routes()
 
         def reread(hole: Hole) -> None:

@@ -9,7 +9,7 @@ Whether a world has such a topic, and when a key comes up, is drawn from sources
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from chsink.config.mirror import IcebergTableBy
 from chsink.errors import ChsinkError
@@ -96,7 +96,4 @@ class NamedTables:
 
 def listed(world: World, keys: PropertyKeys) -> tuple[str, ...]:
     """The tables that records named."""
-    if not world.named.topic:
-        return ()
-    table: Any = world.catalog.load_table(LISTED)
-    return tuple(keys.names(table.metadata.properties))
+    return tuple(keys.names(world.catalog.tables[LISTED].properties)) if world.named.topic else ()

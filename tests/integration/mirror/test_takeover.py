@@ -13,7 +13,10 @@ from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
+from chsink.mirror.stop_reasons import Halted
+from chsink.mirror.tables import MirrorTable
 from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.connect_sink import ConnectSink
@@ -95,6 +98,37 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
     lands_on(bench)
 
 
+def test_a_table_that_is_rolled_back_after_the_takeover(make_bench: MakeBench) -> None:
+    """⚑ Also where no file waited for it: the connector's rows count as landed."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    for number in range(2):
+        sink.write(*bench.produce([number]))
+        sink.commit()
+    assert [t["files"] for t in taken(bench)["tables"]] == [0]
+    table = bench.catalog().load_table("shop.orders")
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    with pytest.raises(Halted) as halted:
+        bench.coordinator()
+    assert halted.value.why is CommitHalt.ROLLED_BACK
+
+
+def interrupted(bench: Bench, monkeypatch: pytest.MonkeyPatch, *named: str) -> list[str]:
+    """The takeover ends before its second table.  Its first one."""
+    append, done = MirrorTable.append, list[str]()
+
+    def once(table: MirrorTable, *words: Any, **more: Any) -> Any:
+        if done:
+            raise KeyboardInterrupt
+        done.append(table.identifier)
+        return append(table, *words, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MirrorTable, "append", once)
+        assert isinstance(chsink(bench, *named).exception, KeyboardInterrupt | SystemExit)
+    return done
+
+
 def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Nothing was committed by the connector yet to one table, which has its chain; the other still bears the mark."""
     bench = make_bench(tables=("orders", "archive"))
@@ -102,12 +136,7 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     sink.write(*bench.produce([1, 2]), tables=["archive"])
     sink.commit()
     sink.write(*bench.produce([3]), tables=["orders"])
-    from chsink.mirror.tables import MirrorTable
-
-    decide = MirrorTable.decide
-    monkeypatch.setattr(MirrorTable, "decide", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert isinstance(chsink(bench).exception, KeyboardInterrupt | SystemExit)
-    monkeypatch.setattr(MirrorTable, "decide", decide)
+    assert interrupted(bench, monkeypatch) == ["shop.orders"]
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
     assert "CHS-359" in doctor.output and "shop.archive" in doctor.output
     assert [t["table"] for t in taken(bench)["tables"]] == ["shop.archive"]
@@ -122,20 +151,7 @@ def test_an_interrupted_takeover_of_tables_that_bear_no_mark(
     bench = make_bench(tables=("orders", "archive"))
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
-    named = "--group", sink.group, "--control-topic", sink.control_topic
-    from chsink.mirror.tables import MirrorTable
-
-    append, done = MirrorTable.append, list[str]()
-
-    def once(table: MirrorTable, *words: Any, **more: Any) -> Any:
-        if done:
-            raise KeyboardInterrupt
-        done.append(table.identifier)
-        return append(table, *words, **more)
-
-    monkeypatch.setattr(MirrorTable, "append", once)
-    assert isinstance(chsink(bench, *named).exception, KeyboardInterrupt | SystemExit)
-    monkeypatch.setattr(MirrorTable, "append", append)
+    done = interrupted(bench, monkeypatch, "--group", sink.group, "--control-topic", sink.control_topic)
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
     assert doctor.output.count("CHS-359") == 1, doctor.output
     assert [t["table"] for t in taken(bench)["tables"]] == [*{"shop.orders", "shop.archive"} - {*done}]
