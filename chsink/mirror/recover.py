@@ -172,11 +172,10 @@ class _Look:
             case _:
                 yield halts.MIRROR_ROWS_LACK(**known, offset=seen.lacking)
 
-    def _unlike(self, name: str, tp: TopicPartition, rows: OffsetRange) -> Sequence[int]:
+    def _unlike(self, name: str, tp: TopicPartition, rows: OffsetRange) -> Iterator[int]:
         """Offsets of rows of this table that are of other records than Kafka's."""
         target, read, _ = self.tables[name]
-        found: list[int] = unlike(self.reader, tp, rows, lambda part: target.table.timestamps(read, tp, part)).tolist()
-        return found
+        yield from unlike(self.reader, tp, rows, lambda part: target.table.timestamps(read, tp, part)).tolist()
 
     def _compared(self, works: Sequence[TableWork], tp: TopicPartition, gaps: Sequence[OffsetRange]) -> _Seen:
         """The records of the gaps, divided and decoded as a worker does it."""
