@@ -6,6 +6,7 @@ itself alone (a topic, a table, a broker to kill) it makes itself: these are sha
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -34,7 +35,7 @@ LOGGERS = ("", "chsink", "chsink.librdkafka", "kazoo", "urllib3", "py4j")
 
 # How long an example takes depends on what else the machine does: it is no failure.
 # The number of examples is a share of a hundred: see tests/support/examples.py.
-for profile, share in (("chsink", 30), ("soak", 100)):
+for profile, share in (("chsink", 20), ("soak", 100)):
     slow = [HealthCheck.too_slow]
     settings.register_profile(profile, deadline=None, max_examples=share, suppress_health_check=slow)
 settings.load_profile("chsink")
@@ -120,8 +121,13 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure() -> None:
     """Let children (Spark's JVM, its Python workers, driver processes of tests) find Java, Python and the checkout."""
+    import typer.testing
+
     from chsink.jvm.java import java_home
     from tests.support.classes import KAFKA, SHORT_LIVED, shared
+
+    # Typer builds all commands again for each call of its test runner: 35 ms.
+    vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
 
     os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # of jobs that are processes of their own, too
     os.environ["KAFKA_OPTS"] = shared(KAFKA)

@@ -42,7 +42,7 @@ from tests.support.shard_engine import (
     layout,
 )
 
-VALUES = 20_000
+VALUES = 10_000
 """Of each function, over all types that it takes."""
 OF_COLUMNS = [name for name, function in HASH_FUNCTIONS.items() if function.columns != "no"]
 SEVERAL = [name for name in OF_COLUMNS if HASH_FUNCTIONS[name].columns == "several"]

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: three in ten of its usual number in ``make test``, all in ``make soak``."""
+"""How many examples a property is tried with: two in ten of its usual number in ``make test``, all in ``make soak``."""
 
 from __future__ import annotations
 
