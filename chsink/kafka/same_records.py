@@ -18,18 +18,18 @@ from chsink.kafka.exact import ExactReader
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 I64 = npt.NDArray[np.int64]
-Timestamps = Callable[[OffsetRange], tuple[I64, I64]]
-"""The offset and the timestamp in ms of each row of a range."""
+Times = tuple[I64, I64]
+"""The offset and the timestamp in ms of each row."""
 EACH: Final = 50_000
 """So many offsets are compared at each end."""
 
 
-def unlike(reader: ExactReader, tp: TopicPartition, rows: OffsetRange, timestamps: Timestamps) -> I64:
+def unlike(reader: ExactReader, tp: TopicPartition, rows: OffsetRange, times_of: Callable[[OffsetRange], Times]) -> I64:
     """Offsets of rows whose timestamp differs from that of the record that Kafka holds there, ascending."""
     found = [np.empty(0, np.int64)]
     for part in _ends_of(rows):
-        offsets, times = timestamps(part)
-        for held in reader.read(tp, part):
+        offsets, times = times_of(part)
+        for held in reader.read(tp, part) if len(offsets) else ():
             ours = held.records.column("offset").to_numpy()
             at = np.searchsorted(ours, offsets)
             known = at < len(ours)

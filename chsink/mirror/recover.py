@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ import pyarrow as pa
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
 from chsink.kafka.exact import ExactReader
-from chsink.kafka.same_records import unlike
+from chsink.kafka.same_records import Times, unlike
 from chsink.mirror.choosing import Choosing
 from chsink.mirror.control import Names
 from chsink.mirror.known_tables import KnownTables, Target
@@ -154,7 +154,8 @@ class _Look:
         seen, other = _Seen(), None
         if rows is not None and log.start < rows.end <= log.end:
             span = OffsetRange(max(rows.start, log.start), rows.end)
-            other = min((one for name in held for one in self._unlike(name, tp, span)), default=None)
+            offsets = unlike(self.reader, tp, span, lambda part: self._timestamps(held, tp, part))
+            other = min(offsets.tolist(), default=None)
             seen = self._compared(works, tp, _gaps(every, first))
         topic_id, choice = self.feeds.topic_ids[tp.topic], self.feeds.choices.get(tp.topic, "")
         rule, link = recovered(RowsFound(topic_id, log, rows, seen.lacking, self.begins, other))
@@ -172,10 +173,10 @@ class _Look:
             case _:
                 yield halts.MIRROR_ROWS_LACK(**known, offset=seen.lacking)
 
-    def _unlike(self, name: str, tp: TopicPartition, rows: OffsetRange) -> Iterator[int]:
-        """Offsets of rows of this table that are of other records than Kafka's."""
-        target, read, _ = self.tables[name]
-        yield from unlike(self.reader, tp, rows, lambda part: target.table.timestamps(read, tp, part)).tolist()
+    def _timestamps(self, tables: Iterable[str], tp: TopicPartition, part: OffsetRange) -> Times:
+        """Of the rows of these tables."""
+        found = [target.table.timestamps(read, tp, part) for target, read, _ in map(self.tables.__getitem__, tables)]
+        return np.concatenate([offsets for offsets, _ in found]), np.concatenate([times for _, times in found])
 
     def _compared(self, works: Sequence[TableWork], tp: TopicPartition, gaps: Sequence[OffsetRange]) -> _Seen:
         """The records of the gaps, divided and decoded as a worker does it."""

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
@@ -22,10 +21,10 @@ from pyiceberg.table import DataScan, FileScanTask, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import PrimitiveType
 
-from chsink.statemachine.ranges import OffsetRange
+from chsink.kafka.same_records import I64, Times
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = "_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp"
-I64 = npt.NDArray[np.int64]
 Runs = list[tuple[I64, I64]]
 """Starts and ends of runs of offsets, in pieces."""
 
@@ -67,11 +66,9 @@ def row_ranges(
     return {partition: _merged(found) for partition, found in runs.items()}
 
 
-def timestamps(
-    table: Table, topic: str, partition: int, within: OffsetRange, *, branch: str = MAIN_BRANCH
-) -> tuple[I64, I64]:
+def timestamps(table: Table, tp: TopicPartition, within: OffsetRange, *, branch: str = MAIN_BRANCH) -> Times:
     """The offset and the timestamp in ms of each row of a range that has both."""
-    scan = _scan(table, topic, [partition], branch, limit=None, columns=(PARTITION, OFFSET, TIMESTAMP))
+    scan = _scan(table, tp.topic, [tp.partition], branch, limit=None, columns=(PARTITION, OFFSET, TIMESTAMP))
     if scan is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows = scan.filter(f"{OFFSET} >= {within.start} and {OFFSET} < {within.end} and {TIMESTAMP} is not null").to_arrow()

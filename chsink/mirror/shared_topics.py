@@ -18,7 +18,8 @@ _NOT = Sharing()
 
 
 class SharedTopics:
-    """Of the targets of one coordinator.  ``added_now``: a table that does not know a topic-partition joins it."""
+    """Of the targets of one coordinator.  ``added_now``: a table that does not know a topic-partition joins those
+    that do."""
 
     def __init__(self, tables: KnownTables, *, added_now: bool) -> None:
         self._targets, self._tables, self._added_now = tables.targets, tables, added_now
@@ -77,11 +78,10 @@ class SharedTopics:
                 found[name] = TablePlace(link, left=True)
         if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
             found = {name: replace(place, joins=False) for name, place in found.items()}
-        if self._added_now:
-            # new tables alone do not know of those whose share they take, for which records may wait: a person decides
-            known = any(place.link is not None for place in found.values())
-            new = {name for name, place in found.items() if place.link is None and (known or not place.choice)}
-            found = {name: replace(place, joins=place.joins or name in new) for name, place in found.items()}
+        if self._added_now and any(place.link is not None for place in found.values()):
+            # new tables alone do not know whether the group's offset is one of an earlier topic of this name, nor those
+            # whose share they take, for which records may wait: a person decides
+            found = {name: replace(place, joins=place.joins or place.link is None) for name, place in found.items()}
         return found
 
     def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:

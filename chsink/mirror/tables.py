@@ -42,8 +42,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from chsink.kafka.same_records import Times
 from chsink.mirror.append import AppendBySpec
-from chsink.mirror.rows import I64, found_row, row_ranges, rows_until, timestamps
+from chsink.mirror.rows import found_row, row_ranges, rows_until, timestamps
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import (
     Chain,
@@ -272,10 +273,10 @@ class MirrorTable:
         with self._answered():
             return rows_until(read.table, topics, tp.topic, tp.partition, branch=self.keys.branch)
 
-    def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> tuple[I64, I64]:
+    def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> Times:
         """See :func:`chsink.mirror.rows.timestamps`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return timestamps(read.table, tp.topic, tp.partition, within, branch=self.keys.branch)
+            return timestamps(read.table, tp, within, branch=self.keys.branch)
 
     @contextmanager
     def _answered(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chsink.clickhouse.table import TargetTable
+from chsink.kafka.same_records import Times
 from chsink.ports import Queries, Row
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -91,9 +92,7 @@ def have_timestamps(table: TargetTable) -> bool:
     return any(column.name == "_kafka_timestamp" and "DateTime" in column.type for column in table.insertable)
 
 
-def timestamps(
-    shards: Sequence[Place], tp: TopicPartition, part: OffsetRange
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def timestamps(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> Times:
     """The offset and the timestamp in ms of each row of the part."""
     sql = (
         "SELECT toInt64(_kafka_offset), toUnixTimestamp64Milli(toDateTime64(assumeNotNull(_kafka_timestamp), 3)) "

@@ -19,7 +19,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
 from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, rows_until, timestamps
-from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 Open = Callable[[], Catalog]
 FIELDS = (
@@ -66,10 +66,12 @@ def test_the_timestamps_of_rows(open_catalog: Open) -> None:
     at = datetime(2026, 11, 26, 12, 0, 0, 7_999, tzinfo=UTC)
     rows = (("a", 0, 7, at), ("a", 0, 9, at), ("b", 0, 8, at), ("a", 0, 8, None))
     table = table_of(open_catalog, (*FIELDS, NestedField(4, "_kafka_timestamp", TimestamptzType())), *rows)
-    found = timestamps(table, "a", 0, OffsetRange(0, 9))
+    found = timestamps(table, TopicPartition("a", 0), OffsetRange(0, 9))
     assert [each.tolist() for each in found] == [[7], [1_795_694_400_007]]
     open_catalog().drop_table("shop.orders")
-    assert not len(timestamps(table_of(open_catalog, FIELDS, ("a", 0, 7)), "a", 0, OffsetRange(0, 9))[0])
+    assert not len(
+        timestamps(table_of(open_catalog, FIELDS, ("a", 0, 7)), TopicPartition("a", 0), OffsetRange(0, 9))[0]
+    )
 
 
 LONG = "orders-of-all-countries"
