@@ -19,7 +19,8 @@ _NOT = Sharing()
 
 class SharedTopics:
     """Of the targets of one coordinator.  ``added_now``: a table that does not know a topic-partition joins those
-    that do."""
+    that do.
+    """
 
     def __init__(self, tables: KnownTables, *, added_now: bool) -> None:
         self._targets, self._tables, self._added_now = tables.targets, tables, added_now
