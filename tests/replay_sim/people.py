@@ -148,12 +148,16 @@ def decide(world: World) -> ReplayReport | None:
 
 
 def delete_and_replay(world: World) -> None:
-    """Delete the rows of lists in doubt, and replay without saying so.  Rows that are confirmed by a mark stay."""
+    """Delete the rows of lists in doubt, and replay without saying so.  Rows that are confirmed by a mark stay; so do all
+    while a replay runs that somebody has begun meanwhile.
+    """
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
     try:
         recorded = read_records(services_of(world).store, replay_sink(world.sink))  # type: ignore[arg-type]
     except UnavailableError:
+        return
+    if world.replays:
         return
     for key, record in recorded.items():
         rows = {(key.table, world.open_at(key, o)) for o in record.doubt.only if record.in_doubt}
