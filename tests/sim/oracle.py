@@ -221,7 +221,9 @@ class Oracle:
             return
         record, before = decode(new.body), None if old is None else decode(old.body)
         if record.in_doubt:
-            self.first_sent.setdefault((new.key, record.range, record.life.nonce), self.kafka.hub.now)
+            read = [mark.at_s * 1000 for mark in record.seen.marks]  # before the record was written, and not at once
+            first = min([self.kafka.hub.now, *read])
+            self.first_sent.setdefault((new.key, record.range, record.life.nonce), first)
         by_person = new.key in self._consented
         if before is not None:
             check_forward(before, record, new.key, by_person=by_person)

@@ -515,10 +515,6 @@ class World:
             return False
         rows = {k: decode(row.body) for k, row in self.store.rows.items() if k.startswith(f"{self.sink}/")}
         sent = self.oracle.first_sent  # a probe announces a range again, which makes no token younger
-        doubtful = {k: r for k, r in rows.items() if r.in_doubt}
-        times = [sent[k, r.range, r.life.nonce] for k, r in doubtful.items()]
-        times += [
-            mark.at_s * 1000 for r in doubtful.values() for mark in r.seen.marks
-        ]  # read before BEFORE was written
+        times = [sent[k, r.range, r.life.nonce] for k, r in rows.items() if r.in_doubt]
         oldest = min(times, default=self.hub.now)
         return self.hub.now - oldest > (kind.window_s - MARGIN_S - REQUEST_TIMEOUT_S) * 1000 - 2_000
