@@ -805,7 +805,7 @@ MIRROR_TABLE_NOT_AS_WANTED = preflight(
     "CHS-284",
     "the Iceberg table {table} cannot be created as the job file wants it: {reason}",
     "correct mirror.create or the create of its [[mirror.route]]; if a column is text only because of a few values, "
-    'name its type, for example create.types = {{ ordered_at = "timestamptz" }}: records that do not fit it are bad '
+    'add its type to create, for example types = {{ ordered_at = "timestamptz" }}: records that do not fit it are bad '
     "values then",
 )
 MIRROR_NO_CLICKHOUSE_TABLE = preflight(

@@ -48,8 +48,8 @@ UNREADABLE_TYPE = config(
 SAMPLE_BAD = preflight(
     "CHS-507",
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
-    'change the column or the records; or set errors.on_bad_value = "dead_letter" (and dead_letters.topic or '
-    'dead_letters.table, to say where they go) or "skip"',
+    'change the column or the records; or set errors.on_bad_value = "skip" or, if the job has ClickHouse tables, '
+    '"dead_letter" (and dead_letters.topic or dead_letters.table, to say where they go)',
     ok="{topic}: all {count} sampled records fit {table}",
 )
 SAMPLE_KEPT_OUT = preflight(

@@ -130,7 +130,7 @@ class MirrorLander:
         for tp, at in self.handed_over(planned).items():
             held = self._beside.held_until(tp)
             if held is None or min(at or 0, self._began.get(tp, held)) < held:
-                reason = f"the group {self.feeds.names.group} was set back to {at}, below what the tables hold"
+                reason = f"tables may already hold some of these records (group {self.feeds.names.group}: offset {at})"
                 raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=planned[tp], reason=reason) from halted
 
     def reread(self, hole: Hole) -> None:

@@ -52,6 +52,11 @@ def test_the_job_file_of_a_guide_is_valid(guide: Path, tmp_path: Path) -> None:
     assert config.routes
 
 
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_leads_to_what_it_takes_for_granted(guide: Path) -> None:
+    assert "(README.md#before-you-begin)" in guide.read_text(encoding="utf-8")
+
+
 def test_every_guide_is_named_by_the_index_and_by_the_reading_order() -> None:
     for page in (CHECKOUT / "docs" / "how-to" / "README.md", CHECKOUT / "docs" / "README.md"):
         text = page.read_text(encoding="utf-8")
