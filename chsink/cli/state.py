@@ -60,7 +60,7 @@ SendersGoneOption = Annotated[
     bool,
     typer.Option(
         "--senders-gone",
-        help="Confirm that no old driver or executor still runs. `resolve` needs it with --resend only.",
+        help="Confirm that no old driver or executor still runs. `recover` always needs it, `resolve` with --resend.",
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
@@ -191,7 +191,8 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     A `chsink dlq replay` that runs is stopped (CHS-801); one that is in doubt must be settled first (CHS-338).
 
     Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
-    delete the rows of these records, or the table will hold them twice. Set sink.checkpoint to a new folder.
+    delete the rows and dead letters of these records, or they land twice. Set sink.checkpoint to a new folder and
+    kafka.starting_offsets to "earliest".
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     from chsink.recovery.decide import plan_reset

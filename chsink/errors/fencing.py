@@ -7,7 +7,7 @@ from chsink.errors.entry import fenced
 OWNED_BY_ANOTHER = fenced(
     "CHS-801",
     "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
-    "let only one driver run this sink, or give the second job another sink name; "
+    "run one driver for each sink; a second job needs a sink name and a table of its own; "
     "after a `chsink state` command, start the job again",
 )
 MIRROR_OWNED_BY_ANOTHER = fenced(

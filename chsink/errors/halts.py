@@ -20,7 +20,7 @@ _FROM_EARLIEST = (
 )
 _CHOOSE = (
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there; otherwise with --resend, after deleting those that are there (it names those that it finds), or "
+    "range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; or "
     "with --lost to give up the missing rows"
 )
 
@@ -54,7 +54,7 @@ STATE_LOST = halt(
     "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a "
     "backup that was made after the last batch; if there is none, or if you renamed the table in ClickHouse, "
     + _RECOVER
-    + "`; if recover finds no rows of this partition, if you have reset it, or if the route is new or had been removed "
+    + "`; if the table has no rows of this partition, if you have reset it, or if the route is new or had been removed "
     "for a time, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
@@ -63,7 +63,7 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
-    "the last batch, or " + _RECOVER + "`; if recover finds no rows, " + _FROM_EARLIEST,
+    "the last batch, or " + _RECOVER + "`; if the tables have no rows, " + _FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -176,13 +176,14 @@ REPLAY_ROWS_THERE = preflight(
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
     "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
-    "shard: {delete}; then run `chsink dlq replay --resend` again",
+    "shard and in the targets of dependent views: {delete}; then run `chsink dlq replay --resend` again",
 )
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} lacks the rows of {missing} of them: "
     "if these were recorded as landed, they would never land",
-    "if some of their rows are there, delete them, on each shard: {delete}; then run `chsink dlq replay --resend`",
+    "if some of their rows are there, delete them, on each shard and in the targets of dependent views: {delete}; "
+    "then run `chsink dlq replay --resend`",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
@@ -476,7 +477,7 @@ MIRROR_LOG_SHRANK = halt(
     "Kafka lost records; to continue with the topic as it is, set mirror.checkpoint to a new folder and run "
     "`chsink mirror resolve {tables} --skip`; then start again",
     runbook="First find the cause, for example an unclean leader election. The table then continues at the log's end "
-    "at the time of the command; records that Kafka gave a lost offset before that do not land. To land everything "
+    "at the time of the command; new records that reuse lost offsets below it do not land. To land everything "
     "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
 )
 MIRROR_ROWS_FOUND = halt(
@@ -599,9 +600,10 @@ MIRROR_CONNECTOR_UNSURE = preflight(
     "CHS-357",
     "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
     "expired: nothing says whether they were committed already ({file})",
-    "check whether the table has the rows of that file; if it does not, run the command with --trust-group; otherwise "
-    "set the coordinator's group to the end of the control topic: kafka-consumer-groups.sh --bootstrap-server BROKER "
-    "--group {group} --topic {topic} --reset-offsets --to-latest --execute; then run the command again",
+    "check whether the table has the rows of each of these files; if of none, run the command with --trust-group, "
+    "which commits all of them; if of all, set the coordinator's group to the end of the control topic: "
+    "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic} --reset-offsets --to-latest "
+    "--execute; then run the command again; if only of some: " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",
@@ -641,8 +643,8 @@ MIRROR_GIVEN_UP = preflight(
     "CHS-358",
     "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
     "land in no table",
-    "nothing has to be done if you wanted this table no more; else create it, name it in table_by again, and let "
-    "`chsink mirror backfill {table}` land the records before it that Kafka still holds",
+    "no action needed if you no longer want this table; otherwise create it, name it in table_by again, and run "
+    "`chsink mirror backfill {table} --apply` to land those of them that Kafka still holds",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

@@ -260,12 +260,12 @@ TABLE_BY_NO_TABLE = config(
 )
 TABLE_BY_NO_VALUE = config(
     "CHS-106",
-    "{value} has not one {{value}}, which stands for the value of a record",
+    "{value} must contain {{value}} once: it stands for a record's value",
     'name the tables by it: others = "shop.{{value}}"',
 )
 TABLE_BY_NOT_CREATED = config(
     "CHS-106",
-    "tables that records name do not exist before, and auto_create is off",
+    "tables that records name may not exist yet, and auto_create is off",
     "set auto_create = true in the section, or in [mirror]; or list all values in `tables`",
 )
 TABLE_BY_APART = config(

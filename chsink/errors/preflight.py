@@ -139,8 +139,8 @@ NO_DEDUPLICATION = preflight(
     "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
     "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
     "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of "
-    "the range are there; otherwise with --resend, after deleting those that are there (it names those that it "
-    "finds), or with --lost to give up the missing rows; then run the ALTER",
+    "the range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; "
+    "or with --lost to give up the missing rows; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -446,7 +446,7 @@ DOUBT_NOT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
     "check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
-    "otherwise with --resend, after deleting those that are there (it names those that it finds), or with --lost to "
+    "otherwise delete what is there (--resend names what it finds), then run it with --resend; or with --lost to "
     "give up the missing rows",
 )
 LAYOUT_OLDER = preflight(
@@ -751,7 +751,7 @@ MIRROR_CONTROL_NOT_MADE = preflight(
 MIRROR_GROUP_TAKEN = preflight(
     "CHS-257",
     "another program consumes as group {group}, which belongs to the mirror: {members}",
-    "give that program another group.id, or this sink another name",
+    "give that program another group.id; do not rename this sink",
     ok="nobody else uses the mirror's groups ({group}, {group}/control, {group}/owner)",
 )
 MIRROR_TABLE_PARTITIONED = preflight(

@@ -184,7 +184,7 @@ MIRROR_COMMITS_FAIL = unavailable(
 MIRROR_NO_ANSWER = unavailable(
     "CHS-720",
     "the mirror did not commit within {seconds} seconds: {began}",
-    "start the mirror if it does not run: it commits what was handed over by itself; if it runs, its log names the "
+    "if the mirror does not run, start it: it then commits what was handed over; if it runs, its log names the "
     "table whose commits fail",
 )
 MIRROR_NO_COORDINATOR = unavailable(

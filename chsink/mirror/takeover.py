@@ -209,7 +209,7 @@ class _Look:
                     behind.add(location)
         if unsure and not whole and not self.trust:
             names = {"group": self.connector.coordinator_group, "topic": self.connector.control_topic}
-            raise halts.MIRROR_CONNECTOR_UNSURE(table=name, file=unsure[0], **names)
+            raise halts.MIRROR_CONNECTOR_UNSURE(table=name, file=", ".join(unsure), **names)
         gone = target.table.missing(read, [*entries])
         if waiting := sorted(gone - behind):
             raise halts.MIRROR_CONNECTOR_FILE(table=name, file=waiting[0], reason="it does not exist any more")
