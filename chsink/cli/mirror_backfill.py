@@ -38,6 +38,9 @@ def backfill(
     reads         the offsets that Kafka holds and that come before the table's first one; the end is exclusive
     asked_before  down to which offset an earlier command asked for records
 
+    A table that holds rows before its first offset is refused (CHS-355). Only the columns _kafka_partition and
+    _kafka_offset show them: do not fill a table without these columns that may hold such rows.
+
     With table_by, the table gets all records that the map gives it now. If the map has changed since they landed
     elsewhere, a record may then be in two tables.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

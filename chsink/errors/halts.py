@@ -518,6 +518,12 @@ MIRROR_ROWS_OF_OTHERS = preflight(
     "to continue after the table's last row, without the records that Kafka holds before it, run `chsink mirror "
     "resolve {table} --skip`; " + _FROM_THE_START,
 )
+MIRROR_ROWS_BEFORE = preflight(
+    "CHS-355",
+    "Iceberg table {table} has a row for offset {offset} of {tp}, and its chain begins at offset {origin}: a backfill "
+    "would land such records twice",
+    _FROM_THE_START,
+)
 MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "

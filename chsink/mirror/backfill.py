@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chsink.errors import services
+from chsink.errors import halts, services
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
 from chsink.mirror.opening import OpenMirror
 from chsink.ports import Outcome
@@ -43,7 +43,7 @@ class Earlier:
 def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
     """What the tables lack.  A topic-partition that a table does not know yet is left out.
 
-    Raises ``Halted``, ``CatalogFailed`` and ChsinkError.
+    Raises ``Halted``, ``CatalogFailed`` and ChsinkError, also CHS-355 for rows that show that they landed before.
     """
     known, found = KnownTables(mirror.targets, mirror.names.topic, mirror.threads), list[Earlier]()
     for name, (read, chain) in known.reads(tables).items():
@@ -53,7 +53,10 @@ def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
         for tp in mine:
             link = chain.links[tp]
             if starts[tp] < link.origin and (ids[tp.topic] or "") == link.topic_id:
-                piece = OffsetRange(starts[tp], link.origin)
+                piece, target = OffsetRange(starts[tp], link.origin), mirror.targets[name]
+                held = target.table.row_ranges(read, target.topics, tp.topic, [tp.partition]) or {}
+                if before := [rows.start for rows in held.get(tp.partition, ()) if rows.start < link.origin]:
+                    raise halts.MIRROR_ROWS_BEFORE(table=name, tp=tp, offset=before[0], origin=link.origin)
                 found.append(Earlier(name, tp, piece, read.view.floors.get(tp)))
     return found
 

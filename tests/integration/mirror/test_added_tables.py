@@ -15,8 +15,9 @@ from chsink.errors import HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror import coordinator
 from chsink.mirror.opening import OpenMirror, open_mirror
-from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.test_recover import lose
 from tests.integration.mirror.test_table_by import offsets, running
 from tests.support.job import eventually
 
@@ -45,6 +46,28 @@ def asked(bench: Bench, *options: str) -> dict[str, Any]:
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_BEFORE")
+def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> None:
+    """⚑ It lost its chain and a row, and a person let it go on: what it holds would land again."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce(range(4)))
+    bench.catalog().load_table("shop.b").delete("id = 2")
+    lose(bench, tables=["b"])
+    job = ["-c", str(job_of(bench, "a", "b"))]
+    assert CliRunner().invoke(app, ["mirror", "resolve", "shop.b", "--skip", "--yes", *job]).exit_code == 0
+    done = CliRunner().invoke(app, ["mirror", "backfill", "shop.b", "--apply", *job])
+    assert done.exit_code == 2 and "CHS-355" in done.stderr, done.output
+    assert f"a row for offset 0 of {bench.tp()}" in " ".join(done.stderr.split())
+
+    bench.catalog().create_table("shop.c", SCHEMA)
+    job = ["-c", str(job_of(bench, "a", "c"))]
+    assert CliRunner().invoke(app, ["mirror", "resolve", "shop.c", "--reread", "--yes", *job]).exit_code == 0
+    with running(bench, mirror_of(bench, "a", "c")) as hand_over:
+        hand_over(*bench.produce([4]))
+        eventually("all records", lambda: offsets(bench, "a", "c") == {"a": [*range(5)], "c": [*range(5)]})
 
 
 def test_a_table_that_is_added_later(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
