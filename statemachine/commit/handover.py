@@ -217,10 +217,11 @@ START: tuple[Rule[Standing, Begin], ...] = (
     ),
     Rule(
         "ROWS_FOUND",
-        "the group does not know the topic-partition, and a table that does not know it either holds rows of it",
-        lambda x: x.committed is None and x.rows,
+        "a table holds rows of the topic-partition and does not know it; the group does not know it either, or the table "
+        "joins others",
+        lambda x: x.rows,
         CommitHalt.ROWS_FOUND,
-        "halt: the chain and the group were lost, and its records would land again",
+        "halt: the chain was lost, and its records would land again, or not at all",
     ),
     Rule(
         "FRESH",

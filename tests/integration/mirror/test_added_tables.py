@@ -70,6 +70,23 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
         eventually("all records", lambda: offsets(bench, "a", "c") == {"a": [*range(5)], "c": [*range(5)]})
 
 
+def test_a_table_that_lost_its_chain_is_not_a_new_one(make_bench: MakeBench) -> None:
+    """⚑ It began with the next records, behind what had been handed over and not committed yet."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce(range(4)))
+    lose(bench, tables=["b"])
+    bench.hand_over(*bench.produce([4, 5]))
+    with pytest.raises(HaltError, match=r"CHS-351.*shop\.b"), running(bench, mirror_of(bench, "a", "b")):
+        pass
+
+    job = ["-c", str(job_of(bench, "a", "b"))]
+    assert CliRunner().invoke(app, ["mirror", "recover", "--yes", *job]).exit_code == 0
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce([6]))
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [*range(7)], "b": [*range(7)]})
+
+
 def test_a_table_that_is_added_later(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ F-6.  Backfilled in pieces beside the running mirror, which is killed in between: no record lands twice."""
     monkeypatch.setattr(coordinator, "REREAD_OFFSETS", 3)

@@ -181,7 +181,7 @@ def test_the_job_file_says_what_is_wrong() -> None:
     assert "auto_create is off" in problems(named)
     assert "auto_create is off" in problems({**named, "auto_create": False}, auto_create=True)
     assert "a coordinator apart does not learn" in problems(named, auto_create=True, coordinator="apart")
-    assert "has not one {value}" in problems({"table_by": {**by, "others": "shop.x"}}, auto_create=True)
+    assert "must contain {value} once" in problems({"table_by": {**by, "others": "shop.x"}}, auto_create=True)
     assert "nothing defines the placeholder {x}" in problems(
         {"table_by": {**by, "others": "{x}.{value}"}}, auto_create=True
     )
