@@ -217,8 +217,8 @@ START: tuple[Rule[Standing, Begin], ...] = (
     ),
     Rule(
         "ROWS_FOUND",
-        "a table holds rows of the topic-partition and does not know it; the group does not know it either, or the table "
-        "joins others",
+        "a table holds rows of the topic-partition and does not know it; the group does not know it either, or the "
+        "table joins others",
         lambda x: x.rows,
         CommitHalt.ROWS_FOUND,
         "halt: the chain was lost, and its records would land again, or not at all",

@@ -132,7 +132,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=1,
+        seed=3,
     ),
     MirrorDefect(
         "mirror: the uuid of a commit is reused in a retry",
@@ -148,7 +148,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=132,
+        seed=201,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
