@@ -226,8 +226,8 @@ class Mirror(Section):
     """How a new table looks. Default: columns from the records, and otherwise Iceberg's defaults."""
     added_tables: Literal["halt", "now"] = "halt"
     """Where a table begins that is new for topics that the mirror has read. `halt`: a person
-    [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records, beside a table that has
-    read the topic."""
+    [decides](mirror.md#tables-that-are-added-later) (CHS-342). `now`: with the next records, if another
+    table says how far the topic was read."""
     evolution: Literal["off", "add_columns"] = "off"
     """What to do with a field that has no column or does not fit its column. `off` ignores a field without a column; a
     field that does not fit is a bad value. `add_columns` first

@@ -482,8 +482,8 @@ MIRROR_LOG_SHRANK = halt(
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    "Iceberg table {tables} holds rows of this topic ({detail}), and neither the table nor Kafka says how far the "
-    "mirror wrote them: these records would land again",
+    "Iceberg table {tables} holds rows of this topic ({detail}), and does not say how far the mirror wrote them: "
+    "records would land again, or not at all",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
     "the last offset in the rows if none is missing; then start again",
@@ -650,7 +650,7 @@ MIRROR_GIVEN_UP = preflight(
     "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
     "land in no table",
     "no action needed if you no longer want this table; otherwise create it, name it in table_by again, and run "
-    "`chsink mirror backfill {table} --apply` to land those of them that Kafka still holds",
+    "`chsink mirror backfill {table} --apply` to land those that Kafka still holds",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

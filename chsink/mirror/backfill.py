@@ -47,16 +47,17 @@ def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
     """
     known, found = KnownTables(mirror.targets, mirror.names.topic, mirror.threads), list[Earlier]()
     for name, (read, chain) in known.reads(tables).items():
-        mine = sorted(tp for tp in chain.links if tp.topic in mirror.targets[name].topics)
+        target, links = mirror.targets[name], chain.links
+        mine = sorted(tp for tp in links if tp.topic in target.topics)
         starts = mirror.kafka.log_starts(mine)
         ids = mirror.kafka.topic_ids(sorted({tp.topic for tp in mine}))
-        for tp in mine:
-            link = chain.links[tp]
-            if starts[tp] < link.origin and (ids[tp.topic] or "") == link.topic_id:
-                piece, target = OffsetRange(starts[tp], link.origin), mirror.targets[name]
-                held = target.table.row_ranges(read, target.topics, tp.topic, [tp.partition]) or {}
-                if before := [rows.start for rows in held.get(tp.partition, ()) if rows.start < link.origin]:
-                    raise halts.MIRROR_ROWS_BEFORE(table=name, tp=tp, offset=before[0], origin=link.origin)
+        mine = [tp for tp in mine if starts[tp] < links[tp].origin and (ids[tp.topic] or "") == links[tp].topic_id]
+        for topic in dict.fromkeys(tp.topic for tp in mine):
+            held = target.table.row_ranges(read, target.topics, topic, [tp.partition for tp in mine]) or {}
+            for tp in (tp for tp in mine if tp.topic == topic):
+                piece, rows = OffsetRange(starts[tp], links[tp].origin), held.get(tp.partition)
+                if rows and rows[0].start < piece.end:
+                    raise halts.MIRROR_ROWS_BEFORE(table=name, tp=tp, offset=rows[0].start, origin=piece.end)
                 found.append(Earlier(name, tp, piece, read.view.floors.get(tp)))
     return found
 

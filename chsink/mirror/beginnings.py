@@ -199,8 +199,8 @@ class Beginnings:
             reads = self._tables.reads_of(tps)
             chains = {name: chain for name, (_, chain) in reads.items()}
             places = self._sharing.places(tps, reads)
-            new = [tp for tp in tps if any(place.joins and place.link is None for place in places[tp].values())]
-            rows = self._rows({*new, *(tp for tp in tps if committed[tp] is None)}, chains)
+            new = {tp for tp in tps if any(place.joins and place.link is None for place in places[tp].values())}
+            rows = self._rows([tp for tp in tps if tp in new or committed[tp] is None], chains)
             for tp in tps:
                 try:
                     at = (committed[tp], starts[tp], fresh[tp])
@@ -294,12 +294,12 @@ class Beginnings:
             raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
         return decided
 
-    def _rows(self, unknown: Collection[TopicPartition], chains: Mapping[str, Chain]) -> dict[str, dict[str, str]]:
+    def _rows(self, unknown: Sequence[TopicPartition], chains: Mapping[str, Chain]) -> dict[str, dict[str, str]]:
         """By topic, the tables that hold rows of these topic-partitions and do not know them, with a row."""
         found: dict[str, dict[str, str]] = {}
         for name, chain in chains.items():
             for topic in sorted({tp.topic for tp in unknown} & self._tables.targets[name].topics):
-                partitions = [tp.partition for tp in sorted(unknown) if tp.topic == topic and tp not in chain.links]
+                partitions = [tp.partition for tp in unknown if tp.topic == topic and tp not in chain.links]
                 if partitions and (row := self._tables.found_row(name, topic, partitions)):
                     found.setdefault(topic, {})[name] = row
         return found

@@ -58,8 +58,8 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
     if after.head != before.head and not (before.head is None and after.head == after.main):
         snap = after.snaps[after.head or 0]
         world.hub.counts["outcome snapshot"] += 1
-        taken_over = not any(name.startswith(CHAINS) for name in before.properties)
-        if not (snap.added or taken_over):
+        first = not any(name.startswith(CHAINS) for name in before.properties)
+        if not (snap.added or first):
             raise Violation("snapshot_has_files", f"{name}: snapshot {snap.snapshot_id} has none")
         parent = before.snaps.get(snap.parent_snapshot_id or 0)
         base = before.held if parent is None else parent.held

@@ -199,6 +199,16 @@ def test_a_topic_that_is_shorter_than_the_rows(make_bench: MakeBench) -> None:
     assert bench.landed() - before == Counter({(0, 1, 11): 1})
 
 
+def from_the_start(bench: Bench, schema: Schema, end: int) -> None:
+    """As messages say: name an empty table, and let it land all that Kafka holds."""
+    bench.catalog().create_table("shop.anew", schema)
+    bench.tables = ("anew",)
+    bench.resolve(TableVerdict.REREAD)
+    later = bench.coordinator()
+    bench.hand_over(0, end)
+    bench.rounds(later, 2)
+
+
 @pytest.mark.exit_of("MIRROR_ROWS_OF_OTHERS")
 def test_a_topic_that_was_made_again_since(make_bench: MakeBench) -> None:
     """⚑ Rows of the earlier topic hide that records of the new one never landed; their timestamps tell."""
@@ -216,12 +226,7 @@ def test_a_topic_that_was_made_again_since(make_bench: MakeBench) -> None:
     bench.kafka.create_topic(bench.topic, 1)
     bench.produce([3, 4, 5, 6])
     assert f"for offset 1 of {bench.tp()} with another _kafka_timestamp" in refused(bench, "CHS-355")
-    bench.catalog().create_table("shop.anew", timed)
-    bench.tables = ("anew",)
-    bench.resolve(TableVerdict.REREAD)
-    later = bench.coordinator()
-    bench.hand_over(0, 4)
-    bench.rounds(later, 2)
+    from_the_start(bench, timed, 4)
     assert sorted(n for _, _, n in bench.landed("anew")) == [3, 4, 5, 6]
 
 
@@ -236,10 +241,5 @@ def test_rows_without_offsets(make_bench: MakeBench) -> None:
     lose(bench)
     said = refused(bench, "CHS-356")
     assert "its name and --reread" in said
-    bench.catalog().create_table("shop.anew", SCHEMA)
-    bench.tables = ("anew",)
-    bench.resolve(TableVerdict.REREAD)
-    later = bench.coordinator()
-    bench.hand_over(0, 2)
-    bench.rounds(later, 2)
+    from_the_start(bench, SCHEMA, 2)
     assert bench.landed("anew") == bench.sent()
