@@ -17,6 +17,7 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.registry import EmbeddedRegistry
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from chsink.jvm.java import java_home
 
 
 class Stack:
@@ -59,6 +60,7 @@ class Stack:
 
     def start(self) -> Self:
         """Start what does not run, all at once, and wait; when one fails, end the others and raise its error."""
+        java_home()  # without Java, nothing starts that would have to be ended
         try:
             with ThreadPoolExecutor(len(self.members)) as pool:
                 starts = [pool.submit(member.start) for member in self.members]

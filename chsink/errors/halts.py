@@ -29,11 +29,11 @@ _CHOOSE = (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink state "
-    "reset {arguments}`; for each partition in this command, delete the rows and dead letters of the records that "
-    "Kafka still holds, also from the targets of dependent views (otherwise they land twice), but keep rows of lost "
-    "records, also where a new record has their offset (`chsink verify` shows that as different if you run it before "
-    'the reset): the table may have the only copy; set kafka.starting_offsets = "earliest" ("latest" would skip them); '
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify`: "
+    "rows that it shows as different are of lost records whose offset a new record has; run `chsink state reset "
+    "{arguments}`; for each partition in this command, delete the rows and dead letters of the records that Kafka "
+    "still holds, also from the targets of dependent views (otherwise they land twice), but keep rows of lost records: "
+    'the table may have the only copy; set kafka.starting_offsets = "earliest" ("latest" would skip them); '
     + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
@@ -545,8 +545,8 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
     "delete the connector; if it landed what the mirror had landed already, roll the table back to snapshot "
-    "{snapshot}; if it continued where the mirror stopped, set sink.name to a new name, remove the table property "
-    "{property}, and run `chsink mirror takeover`",
+    "{snapshot}; if it continued where the mirror stopped, set sink.name in the job file to a new name, remove the "
+    "table property {property}, and run `chsink mirror takeover`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -592,7 +592,7 @@ MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
     "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
     "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
-    "if no file waits, or those that wait are lost anyway, mark all earlier events as committed: "
+    "if no file waits for a commit, or the files are lost anyway, mark all earlier events as committed: "
     "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
     "--to-offset {first} --execute; then run the command again",
 )

@@ -481,11 +481,11 @@ TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
-    "and created again, stop the job and restore the rows from a backup; then run `chsink verify`: it names the "
-    "offsets that the backup lacks; or, to land again what Kafka still holds: stop the job; run `chsink state reset "
-    "{topic} --table {table:shell}`; {delete}; do the same in the targets of its views; delete the topic's dead "
-    'letters (of a topic: name a new one in dead_letters.topic); set kafka.starting_offsets = "earliest"; start with a '
-    "new checkpoint (set sink.checkpoint to a new folder)",
+    "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
+    "verify`: it names the offsets that the backup lacks. Or land again what Kafka still holds: run `chsink state "
+    "reset {topic} --table {table:shell}`; {delete}; do the same in the targets of its views; delete the topic's dead "
+    "letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set kafka.starting_offsets = "
+    '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(

@@ -52,9 +52,9 @@ def carry_out(clickhouse: Cluster, store: StateStore, change: Change, command: s
 def claim(
     clickhouse: Cluster, store: StateStore, command: str, keys: Iterable[StateKey], *, resets: bool = False
 ) -> Ledger:
-    """Own the sink, with a row for every key, under a name that a fenced driver will show."""
+    """Own the sink, with a row for every key, under a name that a fenced driver will show.  No table joins others."""
     name = f"`chsink state {command}` on {driver_name()}"
-    ledger = new_ledger(clickhouse, store, name, resets=resets)
+    ledger = replace(new_ledger(clickhouse, store, name, resets=resets), chosen=())
     ledger.claim(keys, clickhouse.layouts)
     return ledger
 

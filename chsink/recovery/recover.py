@@ -22,7 +22,8 @@ def write(clickhouse: Cluster, store: StateStore, found: list[Recovered]) -> dic
     for one in found:
         if one.refusal is not None:
             raise one.refusal
-    ledger = claim(clickhouse, store, "recover", [one.key for one in found])
+    taken = [one.key for one in found if one.replaced is None or not one.replaced.table_by.left]
+    ledger = claim(clickhouse, store, "recover", taken)
     attempt, now = ledger.attempt(), clickhouse.clock.now_ms()
     changes: dict[StateKey, StateRecord] = {}
     for one in found:

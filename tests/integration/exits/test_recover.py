@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from chsink.embedded.stack import Stack
-from chsink.errors import ChsinkError, PreflightError
+from chsink.errors import ChsinkError, HaltError, PreflightError
 from tests.integration.exits.commands import recovered
 from tests.integration.job import test_dead_letters_topic as topic_of_letters
 from tests.integration.job.conftest import MakeJob
@@ -192,3 +192,26 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
         wanted = [*(n for n in range(50) if values[n]["t"] == kind), 50 if kind == "b" else 51]
         assert list(map(int, found.split())) == wanted, kind
     assert {p["phase"] for p in job.status()["partitions"]} == {"AFTER"}
+
+    anew = {**names, "b": names["b"] + "_anew"}
+    rename, undo = (f"RENAME TABLE {old['b']} TO {new['b']}" for old, new in ((names, anew), (anew, names)))
+    before, after = ({"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": m}}]} for m in (names, anew))
+    command(job.shards[0], rename)
+    job.settings = after
+    assert recovered(job, refused(job, spark)) == []
+    job.send_values(0, [{"id": 52, "t": "b"}])
+    with pytest.raises(HaltError, match=r"CHS-309.*\[51, 52\)") as halted:  # the other table has passed one record more
+        job.drain(spark)
+    assert halted.value.hint.startswith("undo the change, run the job until a batch has landed in all tables")
+    job.settings = before
+    command(job.shards[0], undo)
+    job.drain(spark)
+    job.settings = after
+    command(job.shards[0], rename)
+    with pytest.raises(PreflightError, match="CHS-229") as stale:
+        job.drain(spark)
+    assert recovered(job, stale.value) == []
+    job.send_values(0, [{"id": 53, "t": "b"}])
+    job.drain(spark)
+    found = select(job.shards[0], f"SELECT id FROM {anew['b']} WHERE id = _kafka_offset ORDER BY id FORMAT TSV")
+    assert list(map(int, found.split())) == [21, 25, 33, 50, 52, 53]

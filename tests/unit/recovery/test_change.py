@@ -13,7 +13,7 @@ from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.landing import new_ledger
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.recovery.change import carry_out
+from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
@@ -73,3 +73,12 @@ def test_a_command_takes_up_no_table_that_was_left(cluster: Cluster, store: Memo
     """Else a command that is refused or dies leaves a table that waits, without a route, for what it will never get."""
     carry_out(cluster, store, plan_reset(cluster, store, "t", [1]), "reset")
     assert read_records(store, "s")[GONE].table_by.left
+
+
+def test_its_own_claim_lets_no_table_join_the_others(cluster: Cluster, store: MemoryStore) -> None:
+    """Else ``recover`` of a table with a new name finds a record there, and blames another process (CHS-323)."""
+    tables = {"x": "here", "y": "renamed"}
+    config = Config.from_mapping({**JOB, "route": [{"topic": "t", "table_by": {"header": "kind", "tables": tables}}]})
+    renamed = StateKey("s", "t", 0, "default.renamed")
+    ledger = claim(cluster.anew(config), store, "recover", [renamed])
+    assert ledger.records[renamed].phase is Phase.EMPTY
