@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -22,7 +22,7 @@ from chsink.clickhouse.landing import IDENTITY_FIELDS
 from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
-from chsink.config import Config, Route
+from chsink.config import Route
 from chsink.errors import PreflightError, preflight, values
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.decoders import decoder_of
@@ -33,6 +33,11 @@ from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import Sampler, open_sampler
 from chsink.ports import BadValue, Decoder
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from chsink.mirror.opening import OpenMirror
 
 K = TypeVar("K")
 Progress = Callable[[str, int, int], None]
@@ -211,21 +216,19 @@ def _existing(clickhouse: Cluster, route: Route) -> RoutedTable | None:
         return None
 
 
-def mirror_sample_findings(config: Config, kafka: KafkaAdmin, count: int, progress: Progress) -> Iterator[Finding]:
-    """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables.  Skips tables that the
-    mirror cannot write: other checks report them.  Raises ChsinkError when the catalog or Kafka cannot be read.
+def mirror_sample_findings(
+    mirror: OpenMirror, new: Mapping[str, TableMetadata], kafka: KafkaAdmin, count: int, progress: Progress
+) -> Iterator[Finding]:
+    """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables, also the ``new`` ones,
+    which a start creates; and which tables cannot be written.  Raises ChsinkError when the catalog or Kafka cannot be
+    read.
     """
-    from chsink.mirror.package import check_installed
-
-    check_installed()
     from chsink.mirror.choosing import Choosing  # needs the packages
-    from chsink.mirror.opening import open_mirror
 
+    config, readable = mirror.config, mirror.readable(new)
     policy = config.errors.on_bad_value
-    mirror = open_mirror(config, kafka)
-    readable = mirror.readable()
     with closing(open_sampler(config)) as sampler:
-        for topic in mirror.config.mirror.topics:
+        for topic in config.mirror.topics:
             seen, total = [Misfits(config.errors.on_tombstone not in {"bad", "delete"}) for _ in readable[topic]], 0
             choosing = Choosing({name: choice for name, _, choice in readable[topic]})
             for records in sampled(kafka, sampler, topic, count, progress):
@@ -239,8 +242,14 @@ def mirror_sample_findings(config: Config, kafka: KafkaAdmin, count: int, progre
                 yield found(Severity.INFO, values.SAMPLE_EMPTY, topic=topic)
                 continue
             for misfits, (name, _, _) in zip(seen, readable[topic], strict=True):
-                place = {"topic": topic, "table": f"Iceberg table {name}"}
-                yield from misfits.findings(total, place, policy=policy)
+                later = ", which the next start creates" * (name in new)
+                yield from misfits.findings(
+                    total, {"topic": topic, "table": f"Iceberg table {name}{later}"}, policy=policy
+                )
+            for name in sorted(
+                {r.table for r in config.mirror.routes if r.topic == topic} - {r[0] for r in readable[topic]}
+            ):
+                yield found(Severity.INFO, values.SAMPLE_UNDECODED, topic=topic, table=name)
 
 
 def sampled(

@@ -152,13 +152,17 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
 
 
 def _samples_of_mirror(config: Config, kafka: KafkaAdmin, count: int) -> Iterator[Finding]:
-    """Records that would not fit the mirror's tables, and tables that could not be created for them."""
+    """Tables of the mirror that could not be created, and records that would not fit its tables."""
+    from chsink.mirror.package import check_installed
+
+    check_installed()
+    from chsink.mirror.opening import open_mirror  # needs the packages
     from chsink.sample import mirror_sample_findings
+    from chsink.tables.iceberg import new_tables
 
-    yield from mirror_sample_findings(config, kafka, count, _progress)
-    from chsink.tables.iceberg import creation_findings  # the packages are there
-
-    yield from creation_findings(config, kafka)
+    mirror = open_mirror(config, kafka)
+    planned = yield from new_tables(mirror, kafka)
+    yield from mirror_sample_findings(mirror, planned, kafka, count, _progress)
 
 
 def _with_samples(findings: Iterable[Finding], samples: Iterable[Callable[[], Iterator[Finding]]]) -> Iterator[Finding]:

@@ -784,8 +784,9 @@ MIRROR_TABLE_NAMES = preflight(
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}",
-    "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it; if it existed "
-    "before, see CHS-343",
+    "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it (`chsink sql "
+    "create-table --iceberg` prints the statements for Spark), or, if it never read its topics either, set auto_create "
+    "= true in its [[mirror.route]]; if it existed before, see CHS-343",
     ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
 )
 MIRROR_NO_BRANCH = preflight(
@@ -799,7 +800,7 @@ MIRROR_TABLE_NOT_CREATED = preflight(
     "the Iceberg table {table} cannot be created: {reason}",
     "correct mirror.create or the create of its [[mirror.route]], or allow the catalog's user to create tables; or "
     "create the table yourself: `chsink sql create-table --iceberg` prints the statements for Spark",
-    ok="Iceberg table {table} does not exist yet: the mirror creates it",
+    ok="Iceberg table {table} does not exist yet: the mirror creates it when it starts",
 )
 MIRROR_TABLE_NOT_AS_WANTED = preflight(
     "CHS-284",

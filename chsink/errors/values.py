@@ -95,6 +95,11 @@ SAMPLE_EMPTY = preflight(
     "{topic} holds no record to sample",
     "send some records first",
 )
+SAMPLE_UNDECODED = preflight(
+    "CHS-509",
+    "{topic}: the sample was not decoded for Iceberg table {table}: it does not exist, or cannot be written",
+    "do what the other findings about this table say, then run this again",
+)
 SAMPLE_TOO_LARGE = preflight(
     "CHS-510",
     "{topic}: the sampled records have {size} bytes on average, so a chunk of {chunk} offsets would have about "

@@ -18,6 +18,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAl
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import Transform, parse_transform
 from pyiceberg.types import (
@@ -70,6 +71,11 @@ class Definition:
     def properties(self) -> dict[str, str]:
         """Those of the table, with its format version."""
         return {**self.new.properties, "format-version": str(self.new.format_version)}
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """As a catalog would hold it, but for its location."""
+        return new_table_metadata(self.schema, self.spec, self.order, "", self.properties)
 
 
 def defined(name: str, columns: Mapping[str, IcebergType], new: NewTable) -> Definition:

@@ -154,21 +154,21 @@ class OpenMirror:
                 grow(self.targets[name].table, columns, self.config.tables.max_columns)
         return bool(wanted)
 
-    def readable(self) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
-        """By topic, its tables that can be written, how records become rows, and which do.  Raises ChsinkError."""
+    def readable(self, new: Mapping[str, TableMetadata]) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
+        """By topic, its tables that can be written, how records become rows, and which do.  ``new`` ones do not exist
+        yet.  Raises ChsinkError.
+        """
         found: dict[str, list[tuple[str, TableColumns, Choice | None]]] = {
             topic: [] for topic in self.config.mirror.topics
         }
         for route in self.config.mirror.routes:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
-            if table is not None and not _unwritable(table.metadata):
-                columns = TableColumns(
-                    table.schema(),
-                    self.config.mirror_format_of(route),
-                    spec=table.spec(),
-                    names=record_names(table.metadata, self.config.mirror_format_of(route)),
-                )
+            metadata = new.get(route.table) if table is None else table.metadata
+            if metadata is not None and not _unwritable(metadata):
+                value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
+                names = record_names(metadata, value)
+                columns = TableColumns(metadata.schema(), value, keys, metadata.spec(), names)
                 found[route.topic].append((route.table, columns, self.config.mirror_choice_of(route)))
         return found
 

@@ -10,11 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from pyiceberg.table.metadata import TableMetadata
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink.config import Config, Route
@@ -26,7 +27,7 @@ from chsink.mirror.failures import in_words
 from chsink.mirror.lacking import Wanted
 from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
-from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.opening import OpenMirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
 from chsink.tables.create import columns_for
 
@@ -117,20 +118,21 @@ def _create(mirror: OpenMirror, made: Definition, log: BoundLogger) -> None:
     log.info("created a table" if own else "somebody else created the table", table=made.name, sql=sql)
 
 
-def creation_findings(config: Config, kafka: KafkaAdmin) -> Iterator[Finding]:
-    """What a start would refuse of the tables that it has to create.  Nothing is created."""
-    mirror = open_mirror(config, kafka)
+def new_tables(mirror: OpenMirror, kafka: KafkaAdmin) -> Generator[Finding, None, dict[str, TableMetadata]]:
+    """The tables that a start would create, by name, after findings on what it would refuse.  Nothing is created."""
+    planned: dict[str, TableMetadata] = {}
     for name in mirror.targets:
         if mirror.config.mirror.creates(name):
-            yield from guarded(f"the Iceberg table {name}", partial(_refused, mirror, kafka, name))
+            yield from guarded(f"the Iceberg table {name}", partial(_plan, mirror, kafka, name, planned))
+    return planned
 
 
-def _refused(mirror: OpenMirror, kafka: KafkaAdmin, name: str) -> Iterator[Finding]:
+def _plan(mirror: OpenMirror, kafka: KafkaAdmin, name: str, planned: dict[str, TableMetadata]) -> Iterator[Finding]:
     config, target = mirror.config, mirror.targets[name]
     with in_words(mirror.names):
         new = target.table.load() is None and mirror.begins(target.topics)
         if new and not _waits(config, kafka, name, target.topics):
-            definition(config, kafka, name)
+            planned[name] = definition(config, kafka, name).metadata
     return iter(())
 
 

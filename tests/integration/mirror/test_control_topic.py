@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from chsink.cli.doctor import _samples_of_mirror
 from chsink.config import load
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.errors import PreflightError, UnavailableError, preflight
@@ -31,9 +32,9 @@ from chsink.mirror.failures import as_error
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.task import Share
 from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
-from chsink.sample import mirror_sample_findings
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
+from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
@@ -124,12 +125,40 @@ def test_a_dry_run_decodes_for_the_tables_of_the_mirror(make_bench: MakeBench) -
     strict = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", LongType()))
     bench = make_bench(tables=("orders", "archive"), schemas={"archive": strict})
     bench.produce([1, 2])
-    config = load(bench.job_file())
-    fits, refuses = mirror_sample_findings(config, open_admin(config), 10, lambda *_: None)
+    fits, refuses = sampled(bench.job_file())
     assert (fits.severity, fits.id) == (Severity.OK, "CHS-507") and "Iceberg table shop.orders" in fits.sentence
     assert (refuses.severity, refuses.id) == (Severity.ERROR, "CHS-507")
     assert ": 2 of 2 sampled records do not fit Iceberg table shop.archive, column name: " in refuses.sentence
     assert refuses.sentence.endswith("the first is at partition 0 offset 0")
+
+
+def sampled(job: Path) -> list[Finding]:
+    """What a dry run says of the mirror."""
+    return list(_samples_of_mirror(config := load(job), open_admin(config), 10))
+
+
+def test_a_dry_run_decodes_for_tables_that_do_not_exist_yet(make_bench: MakeBench) -> None:
+    """⚑ It said nothing of them.  And a required column of the key was missing in each record."""
+    bench = make_bench(tables=("orders", "archive"))
+    produce(bench.kafka.bootstrap, bench.topic, 0, [{"name": "1"}, {"name": "x"}], key=b"a")
+    for name in bench.tables:
+        bench.catalog().drop_table(f"shop.{name}")
+    job = bench.job_file()
+    new = 'table = "shop.orders"\nauto_create = true\nkey_format = "string"\nkey_columns = ["key"]\n'
+    new += 'create = { types = { name = "long" }, identifier = ["key"] }\n'
+    job.write_text(job.read_text().replace('table = "shop.orders"\n', new))
+    refused, undecoded = sampled(job)
+    planned = "1 of 2 sampled records do not fit Iceberg table shop.orders, which the next start creates, column name: "
+    assert (refused.severity, refused.id) == (Severity.ERROR, "CHS-507") and planned in refused.sentence
+    assert (undecoded.severity, undecoded.id) == (Severity.INFO, "CHS-509")
+    assert "not decoded for Iceberg table shop.archive: it does not exist" in undecoded.sentence
+    [missing] = [f for f in mirror_findings(load(job), open_admin(load(job))) if f.severity is Severity.ERROR]
+    assert missing.id == "CHS-262" and "shop.archive" in missing.sentence
+    job.write_text(job.read_text().replace('table = "shop.archive"\n', 'table = "shop.archive"\nauto_create = true\n'))
+    assert [(f.severity, f.id) for f in sampled(job)] == [(Severity.ERROR, "CHS-507"), (Severity.OK, "CHS-507")]
+    assert not any(f.severity is Severity.ERROR for f in mirror_findings(load(job), open_admin(load(job)))), (
+        "as it says"
+    )
 
 
 @pytest.fixture

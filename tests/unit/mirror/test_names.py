@@ -171,7 +171,7 @@ def opened(folder: Path, form: str) -> OpenMirror:
 
 def test_workers_and_samples_follow_the_mapping(table: Table, tmp_path: Path) -> None:
     mirror = opened(tmp_path, '"json"')
-    [(name, sampled, _)] = mirror.readable()["orders"]
+    [(name, sampled, _)] = mirror.readable({})["orders"]
     [work] = mirror.feeds().tables["orders"]
     assert name == work.table == "shop.t"
     for columns in (sampled, work.columns):
