@@ -15,16 +15,14 @@ from typing import Final
 import pyarrow as pa
 
 from chsink.config import Config, Route
-from chsink.decode.columns import Column
 from chsink.decode.inferred import TEXT, widest_number
 from chsink.errors import values
 from chsink.findings import Finding, Severity, found
-from chsink.formats.decoders import decoder_of
-from chsink.formats.pipeline import Untouched
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.ports import Decoder
 from chsink.starter.guess import ENOUGH
+from chsink.starter.nested import trial
 
 Place = str
 """``topic-partition@offset``."""
@@ -76,11 +74,11 @@ def outliers(
     if not texts or offered is None:
         return
     seen = _seen(offered, route.topic, texts, columns, records, times=config.tables.infer_times)
-    table, shape = config.table_of(route).canonical, Untouched(config.kafka.isolation_level)
+    table = config.table_of(route).canonical
     for name in sorted(seen):
         each = seen[name]
         if (numbers := each.numbers()) is not None:
-            decoder = decoder_of(table, [Column(name, numbers)], "UTC", shape, route.format)
+            decoder = trial(config, route, {name: numbers})
             each.quote({place for batch in records for place in _misfits(decoder, route.topic, batch)})
         if (most := each.mostly()) is None:
             continue

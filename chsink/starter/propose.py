@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,11 +17,8 @@ from chsink.batch.halts import asking_target
 from chsink.clickhouse.table import read_columns
 from chsink.config import Config, Route, load
 from chsink.connect import Services, connected
-from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.findings import Finding
-from chsink.formats.decoders import decoder_of
-from chsink.formats.pipeline import Untouched
 from chsink.formats.raw_and_string import as_binary
 from chsink.kafka.sample import open_sampler
 from chsink.notation.metadata_columns import METADATA_COLUMNS
@@ -29,6 +26,7 @@ from chsink.registry.client import registry_of
 from chsink.sample import Misfits, sampled
 from chsink.starter.guess import Guess, guess
 from chsink.starter.job import StartingPoint, job_text
+from chsink.starter.nested import nested_notes, trial
 from chsink.starter.outliers import outliers
 from chsink.tables.create import inferred, run_statement
 from chsink.tables.statements import METADATA, Statement, create_table, servers
@@ -73,6 +71,7 @@ def propose(start: StartingPoint, count: int) -> Proposal:
         misfits = tuple(_misfits(config, route, columns, records))
         inferred_from = _sample(services, route.topic, config.tables.sample_records)
         misfits += tuple(outliers(config, route, columns, inferred_from))
+        found = replace(found, notes=(*found.notes, *nested_notes(config, route, columns, inferred_from)))
     return Proposal(found, sum(b.num_rows for b in records), len(values), text, statement, misfits)
 
 
@@ -124,18 +123,9 @@ def _misfits(
     config: Config, route: Route, columns: dict[str, str], records: Sequence[pa.RecordBatch]
 ) -> Iterator[Finding]:
     """What ``chsink doctor --sample`` would find if the table had these columns."""
-    declared = [_column(name, kind) for name, kind in columns.items()]
-    declared += [Column(name, METADATA_COLUMNS[name].declare) for name in METADATA]
-    shape, table = Untouched(config.kafka.isolation_level), config.table_of(route).canonical
-    decoder = decoder_of(table, declared, "UTC", shape, route.format)
+    decoder = trial(config, route, {**columns, **{name: METADATA_COLUMNS[name].declare for name in METADATA}})
     seen = Misfits(skip_tombstones=config.errors.on_tombstone not in {"bad", "delete"})
     for batch in records:
         seen.add(decoder.decode(batch).bad, batch)
-    place = {"topic": route.topic, "table": table}
+    place = {"topic": route.topic, "table": config.table_of(route).canonical}
     yield from seen.findings(sum(b.num_rows for b in records), place, policy=config.errors.on_bad_value)
-
-
-def _column(name: str, declaration: str) -> Column:
-    """A column from what follows its name in a statement."""
-    kind, default, expression = declaration.partition(" DEFAULT ")
-    return Column(name, kind, default.strip(), expression)

@@ -109,6 +109,30 @@ def test_a_few_values_make_a_column_text(init: Init, kafka: EmbeddedKafka, topic
     assert f"{name}-1@1" in said and "secret" not in said
 
 
+def test_what_became_of_nested_fields(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
+    """⚑ It said nothing of them.  The types that it names take all sampled records."""
+    name = topic()
+    lines = [{"sku": "secret", "price": 1.5}, {"sku": "b", "more": [1]}]
+    records = [{"id": 1, "address": {"zip": "secret", "at": {"x": 1}}, "lines": lines, "nothing": None, "a.b": 1}]
+    produce(kafka.bootstrap, name, 0, [*records, {"id": 2, "address": {"zip": None}, "lines": [], "odd": {"a.b": 1}}])
+
+    told = json.loads(done(init(name, "--table", table, "--json", "--apply")))
+
+    address, lines_, nothing, dotted, odd = told["notes"]
+    point = "Tuple(`zip` Nullable(String), `at` Tuple(`x` Nullable(Int64)))"
+    assert f"column address holds objects as their JSON text. To query their members, declare it as {point}" in address
+    assert "which 1 of 2 sampled records do not fit" in address, "its tuple inside is missing in the second"
+    items = "Array(Tuple(`sku` Nullable(String), `price` Nullable(Float64), `more` Array(Nullable(Int64)))) DEFAULT []"
+    assert f"declare it as {items}, which 1 of 2 sampled records do not fit" in lines_
+    assert "'nothing' is left out, because the sample does not tell its type: nulls" in nothing
+    assert "'a.b' is left out, because chsink makes no column of this name" in dotted
+    assert "declare it as Map(String, Nullable(String)), which 1 of 2 sampled records do not fit" in odd, (
+        "the first lacks it"
+    )
+    assert "secret" not in json.dumps(told)
+    assert types(url, table).keys() == {"id", "address", "lines", "odd"}
+
+
 def test_for_programs(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
     name = topic()
     produce(kafka.bootstrap, name, 0, [f"{n};x" for n in range(5)])
