@@ -154,10 +154,11 @@ QUERY_REFUSED = preflight(
 )
 BATCH_MAY_BE_PROBED = preflight(
     "CHS-211",
-    "{table} at {url} remembers {kept} blocks, but a round of {chunks:chunks}, each in {spread:table partitions}, may "
-    "need {blocks}: after a crash, chsink would have to look for the rows before it sends them again",
+    "{table} at {url} remembers {window} blocks, of which chsink relies on {usable}, but a round of {chunks:chunks}, "
+    "each in {spread:table partitions}, may need {blocks}: after a crash, chsink would have to look for the rows before"
+    " it sends them again",
     "raise the table's deduplication window or clickhouse.chunk_offsets, or lower kafka.max_offsets_per_trigger",
-    ok="{table} at {url} remembers {kept} blocks; one round needs at most {blocks}",
+    ok="{table} at {url} remembers {window} blocks; chsink relies on {usable}, and one round needs at most {blocks}",
 )
 BATCH_TOO_LARGE = preflight(
     "CHS-211",

@@ -116,10 +116,20 @@ RULES = (
     ),
     Rule(
         "`Array`, `Tuple`, `Map`, `Nested`",
-        "arrays and objects; a named `Tuple` by its names or its order, a `Map` without repeated keys",
+        "arrays and objects; a named `Tuple` by its names or its order, a `Map` without repeated keys (see below)",
         "any element that does not fit",
-        {"Array(Int8)": ["[1]"], "Tuple(a Int8)": ['{"a": 1}', "[1]"], "Map(String, Int8)": ['{"a": 1}']},
-        {"Array(Int8)": ["[1, 300]", "[null]"], "Map(String, Int8)": ['{"a": 1, "a": 2}']},
+        {
+            "Array(Int8)": ["[1]"],
+            "Tuple(a Int8)": ['{"a": 1}', "[1]", '{"b": "x", "a": 1}'],
+            "Tuple(a Int8, b Nullable(String))": ['{"a": 1}', '{"a": 1, "b": null}', "[1, null]"],
+            "Map(String, Int8)": ['{"a": 1}'],
+        },
+        {
+            "Array(Int8)": ["[1, 300]", "[null]"],
+            "Tuple(a Int8)": ["{}", '{"a": null}', '{"a": 1, "a": 2}', "[]", "[1, 2]", "[null]"],
+            "Tuple(a Array(Int8), m Map(String, Int8))": ['{"a": [1]}', '{"a": null, "m": {}}'],
+            "Map(String, Int8)": ['{"a": 1, "a": 2}', '{"a": null}'],
+        },
     ),
     Rule(
         "`JSON`",

@@ -137,7 +137,7 @@ class ClickHouseChecks:
                     touched = servers.table_partitions(shard.client, table)
                     load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0))
                     called = name if table is shard.table else table.canonical
-                    yield from rules.window(called, shard.url, usable_blocks(table), load)
+                    yield from rules.window(called, shard.url, table.window_blocks, usable_blocks(table), load)
 
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
         said = self._said(client)

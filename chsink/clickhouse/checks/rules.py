@@ -163,27 +163,29 @@ class Load:
     per_block: int
 
 
-def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
-    """A round whose blocks exceed what the table surely remembers could not be sent again under its tokens."""
+def window(name: str, url: str, remembered: int, usable: int, load: Load) -> list[Finding]:
+    """A round whose blocks exceed what the table surely remembers could not be sent again under its tokens.  Of the
+    ``remembered`` blocks, ``usable`` ones are relied on.
+    """
     batch = load.backlog_chunks if load.chunks is None else load.chunks
-    room = round_of(blocks_kept)
+    room = round_of(usable)
     chunks = min(batch, room)
     spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
     blocks = chunks * spread
     findings: list[Finding] = []
+    fits = {"window": f"{remembered:,}", "usable": f"{usable:,}", "blocks": f"{blocks:,}"}
     if batch > room:
         findings.append(found(Severity.INFO, preflight.BATCH_TOO_LARGE, chunks=batch, table=name, url=url, room=room))
-    if blocks > blocks_kept:
+    if blocks > usable:
         findings.append(
             found(
                 Severity.WARNING,
                 preflight.BATCH_MAY_BE_PROBED,
-                blocks=f"{blocks:,}",
                 chunks=f"{chunks:,}",
                 spread=spread,
                 table=name,
                 url=url,
-                kept=f"{blocks_kept:,}",
+                **fits,
             )
         )
     if load.partitioned and load.touched > load.per_block > 0:
@@ -197,5 +199,4 @@ def window(name: str, url: str, blocks_kept: int, load: Load) -> list[Finding]:
                 limit=load.per_block,
             )
         )
-    fits = {"kept": f"{blocks_kept:,}", "blocks": f"{blocks:,}"}
     return findings or [passed(preflight.BATCH_MAY_BE_PROBED, table=name, url=url, **fits)]
