@@ -46,11 +46,11 @@ Subject = tuple[str, str]
 
 
 def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
-    """The findings of every check.  A check may rely on those before it; if a service is down, only its checks fail.
+    """The findings of every check of services.  A check may rely on those before it; if a service is down, only its
+    checks fail.
 
     ``written`` maps (topic, table) to the stream's columns, for routes whose columns are known.
     """
-    yield from package_findings()
     if services.config.topic_pattern:
         yield from guarded("the topics of the patterns", partial(_topics, services))
     config = services.config
@@ -82,7 +82,7 @@ def check_start(services: Services, stream: StreamShape) -> None:
     """Run the checks of a start.  Logs warnings; raises the first error, after logging the others."""
     targets = services.clickhouse.targets.items()
     written = {leads: stream.columns for leads, t in targets if not reads_value(t.table.insertable, stream)}
-    stop_at_errors(all_findings(services, written), services.log)
+    stop_at_errors(chain(package_findings(), all_findings(services, written)), services.log)
 
 
 def mirror_findings(config: Config, kafka: KafkaAdmin, clock: Clock) -> Iterator[Finding]:

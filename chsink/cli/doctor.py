@@ -109,7 +109,7 @@ def _examine_machine(config: Config | None) -> Iterator[Finding]:
     from chsink.spark.checks import java_findings
     from chsink.versions import package_findings
 
-    yield from package_findings()
+    yield from package_findings([] if config is None else _extras(config))
     yield from guarded("Java", java_findings)
     folders, tasks = {}, None
     if config is not None:
@@ -119,6 +119,12 @@ def _examine_machine(config: Config | None) -> Iterator[Finding]:
         given = re.fullmatch(r"local\[(\d+)\]", config.spark.master or "")
         tasks = int(given[1]) if given else None
     yield from machine_findings(folders, tasks)
+
+
+def _extras(config: Config) -> set[str]:
+    """Those of chsink's extras that the job needs; a format without packages of its own has none."""
+    used = {"mirror": config.mirror.enabled, "ui": config.observe.ui is not None}
+    return {name for name, wanted in used.items() if wanted} | {each.type.replace("_", "-") for each in config.formats}
 
 
 def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
@@ -133,11 +139,12 @@ def _examine(config: Config, sample: int | None) -> Iterator[Finding]:
     from chsink.versions import package_findings
 
     configure(config.observe.log_format, "error")
+    yield from package_findings(_extras(config))
     yield from guarded("Java", java_findings)
     count = sample or 0
     if config.clickhouse_section is None:
         kafka = open_admin(config)
-        findings = chain(package_findings(), mirror_findings(config, kafka, SystemClock()))
+        findings = mirror_findings(config, kafka, SystemClock())
         samples = [partial(_samples_of_mirror, config, kafka, count)]
         yield from _with_samples(findings, [] if sample is None else samples)
         return

@@ -85,12 +85,16 @@ class Config(Section):
     @model_validator(mode="after")
     def _share(self) -> Self:
         """Give the registry to the formats that use it."""
+        for each in self.formats:
+            each.use(self.schema_registry)
+        return self
+
+    @property
+    def formats(self) -> list[FormatSettings]:
+        """Those that routes name, of values and keys."""
         formats = [each for route in self.route_sections for each in (route.format, route.key_format)]
         formats += [each for route in self.mirror.route_sections for each in (route.format, route.key_format)]
-        for each in formats:
-            if each is not None:
-                each.use(self.schema_registry)
-        return self
+        return [each for each in formats if each is not None]
 
     @field_validator("*")
     @classmethod

@@ -641,7 +641,7 @@ METRICS_PORT = preflight(
 PACKAGES_MISSING = preflight(
     "CHS-236",
     "packages that chsink needs are not installed for {python}: {missing}",
-    "run {python} -m pip install {missing}",
+    "run {python} -m pip install {needed}",
 )
 NO_MIRROR_PACKAGES = preflight(
     "CHS-236",

@@ -28,6 +28,25 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "install pandas" in finding.fix
 
 
+def test_packages_of_the_extras_that_a_job_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ They were not listed; and where several are missing, one command installs all of them."""
+    listed = next(package_findings(["mirror", "json"])).sentence
+    assert "fastavro 1." in listed and "pyiceberg 0." in listed and "starlette" not in listed
+    assert "fastavro" not in next(package_findings()).sentence
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name in {"fastavro", "pyiceberg"}:
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    finding = next(package_findings(["mirror"]))
+    assert (finding.id, finding.severity) == ("CHS-236", Severity.ERROR)
+    assert finding.sentence.endswith(": fastavro, pyiceberg")
+    assert "pip install 'fastavro<2,>=1.10' 'pyiceberg[pyiceberg-core,sql-sqlite]<" in finding.fix
+
+
 def test_a_version_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: "1.0" if name == "numpy" else real(name))
