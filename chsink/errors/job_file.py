@@ -19,7 +19,14 @@ JOB_FILE_NOT_UTF8 = config("CHS-101", "{path} is not UTF-8 text", "save the file
 JOB_FILE_NOT_TOML = config(
     "CHS-101",
     "{path} is not valid TOML: {reason}",
-    "correct that line; quote strings, and quote option names where one starts with another (a.b and a.b.c)",
+    "correct that line; quote strings, and end a value in braces on the line where it begins",
+)
+JOB_FILE_TWICE = config(
+    "CHS-101",
+    "{path} is not valid TOML: {reason}",
+    "write each key and section once; a value in braces takes no keys from elsewhere: write them into its braces, on "
+    "one line (create = {{ partition = […], types = {{ … }} }}), or turn all of it into a section, such as "
+    "[mirror.route.create] below its [[mirror.route]]; quote option names where one starts with another (a.b, a.b.c)",
 )
 
 # --- CHS-102, CHS-103: keys

@@ -3,15 +3,18 @@
 The pages stay as they are read in a checkout.  What differs here is done once, at the build:
 
 - pages of the checkout's root (README, changelog, …) become pages of the site, and links to them follow;
+- a page of examples offers its folder as an archive, because a reader who has only the wheel lacks the checkout;
 - the order of the navigation is that of ``docs/README.md``, which names every page;
 - the site of a version lies in a folder of its name, beside those of other versions; ``latest`` leads to the newest.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -21,6 +24,11 @@ from mkdocs.structure.pages import Page
 from packaging.version import InvalidVersion, Version
 
 ROOT: Final = Path(__file__).parents[2]
+EXAMPLES: Final = "docs/examples"
+DOWNLOAD: Final = (
+    "\n**Files:** download [{0}.zip]({0}.zip) and unpack it where you type the commands below. It has the folder "
+    "`docs/examples/{0}` with all files that this page names.\n"
+)
 LATEST: Final = "latest"
 FORWARD: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={0}"><a href="{0}">{0}</a>\n'
 READING_ORDER: Final = "reading-order.md"
@@ -46,14 +54,30 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if old is not None:
             files.remove(old)
         files.append(File.generated(config, page, content=text))
+    for readme in sorted((ROOT / EXAMPLES).glob("*/README.md")):
+        folder = readme.parent
+        files.append(File.generated(config, f"examples/{folder.name}/{folder.name}.zip", content=archive(folder)))
     return files
 
 
+def archive(folder: Path) -> bytes:
+    """The files of a folder of examples, under their paths in the checkout; the same bytes at each build."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as into:
+        for file in sorted(folder.rglob("*.*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                into.writestr(zipfile.ZipInfo(str(file.relative_to(ROOT))), file.read_bytes())
+    return made.getvalue()
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links follow the pages that moved."""
+    """Let links follow the pages that moved, and lead from a page of examples to its archive."""
     del config, files
     places = {site: place for place, site in MOVED.items()}
     origin = PurePosixPath(places.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+    if origin.parent.parent == PurePosixPath(EXAMPLES):
+        title, _, rest = markdown.partition("\n")
+        markdown = f"{title}\n{DOWNLOAD.format(origin.parent.name)}{rest}"
     return _LINK.sub(lambda link: moved_link(link[1], origin, PurePosixPath(page.file.src_uri)), markdown)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ def test_each_error_has_an_address(site: Path) -> None:
 def test_links_follow_the_pages_that_moved(site: Path) -> None:
     assert 'href="../#evidence"' in (site / "promise" / "index.html").read_text(encoding="utf-8")
     assert 'href="../how-a-batch-survives/' in (site / "changelog" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", sorted(p.parent for p in CHECKOUT.glob("docs/examples/*/README.md")), ids=str)
+def test_a_page_of_examples_offers_its_files(site: Path, folder: Path) -> None:
+    """⚑ It named paths of a checkout, which a reader who has the wheel lacks."""
+    page = site / "examples" / folder.name
+    assert f'href="{folder.name}.zip"' in (page / "index.html").read_text(encoding="utf-8")
+    with zipfile.ZipFile(page / f"{folder.name}.zip") as archive:
+        there = {name: archive.read(name) for name in archive.namelist()}
+    kept = [file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert there == {str(file.relative_to(CHECKOUT)): file.read_bytes() for file in kept}
+    named = re.findall(r"docs/examples/[\w./-]+[\w]", (folder / "README.md").read_text(encoding="utf-8"))
+    assert [name for name in named if not any(kept.startswith(name) for kept in there)] == []
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

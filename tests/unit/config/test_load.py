@@ -154,6 +154,22 @@ def test_a_file_that_is_not_toml_is_one_error(tmp_path: Path, content: bytes, re
     assert [problem.id for problem in caught.value.problems] == ["CHS-101"]
 
 
+@pytest.mark.parametrize("more", ["[mirror.route.create.types]\nx = 'y'", "[mirror.route.create]", "create.types = {}"])
+def test_a_value_in_braces_that_is_extended_leads_on(tmp_path: Path, load_text: Load, more: str) -> None:
+    """⚑ "Cannot declare … twice" said nothing of braces.  What the hint shows is read."""
+    path, route = tmp_path / "job.toml", "[[mirror.route]]\ntopic = 't'\ntable = 'a.t'\n"
+    path.write_text(f"{route}create = {{ partition = ['x'] }}\n{more}\n", encoding="utf-8")
+    with pytest.raises(InvalidConfigError, match="is not valid TOML: Cannot ") as caught:
+        load(path, environ={})
+    assert "create = { partition = […], types = { … } }" in caught.value.hint and "a.b.c" in caught.value.hint
+    for fixed in (
+        "create = { partition = ['x'], types = { x = 'string' } }",
+        "[mirror.route.create]\npartition = ['x']\ntypes = { x = 'string' }",
+    ):
+        config = load_text(f"{LEAST}\n{route}{fixed}\n")
+        assert config.mirror.routes[0].section.create is not None
+
+
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="none.toml does not exist"):
         load(tmp_path / "none.toml")

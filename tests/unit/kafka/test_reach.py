@@ -22,6 +22,7 @@ def test_nobody_listens() -> None:
         cluster.topic_ids(["t"])
 
     assert raised.value.message.count(bootstrap) == 1
+    assert "`chsink dev status` prints" in raised.value.hint, "the ports of `chsink dev up` are free ones"
     assert time.monotonic() - began < 20
 
 

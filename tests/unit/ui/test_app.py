@@ -177,6 +177,11 @@ def test_a_port_that_is_taken() -> None:
             config(ui=ui)
 
 
+def test_the_page_says_nothing_of_a_state_store_before_it_knows_of_one() -> None:
+    """⚑ A job with a mirror only has none."""
+    assert "state store" not in (files("chsink.ui") / "static" / "page.html").read_text(encoding="utf-8")
+
+
 def test_the_script_makes_no_html_from_text_and_loads_nothing_from_elsewhere() -> None:
     static = files("chsink.ui") / "static"
     for name in ("page.js", "page.html", "login.html", "page.css"):
