@@ -6,6 +6,7 @@ Objects of JSON become text, which holds any later object.  A note names the typ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from chsink.formats.record_fields import offered_by
 from chsink.notation.metadata_columns import is_column_name
 from chsink.notation.sql import quote_identifier
 from chsink.ports import Decoder
+
+_MOST: Final = 50
+"""Members of an object; if there are more, their names are data."""
 
 
 class _Tuples(ClickHouseTypes):
@@ -36,10 +40,6 @@ class _Tuples(ClickHouseTypes):
             return "Map(String, Nullable(String))"
         types = {name: (self.of_json(each) or TEXT).removesuffix(EMPTY) for name, each in kinds.members.items()}
         return f"Tuple({', '.join(f'{quote_identifier(name)} {kind}' for name, kind in types.items())})"
-
-
-_MOST = 50
-"""Members of an object; if there are more, their names are data."""
 
 
 def trial(config: Config, route: Route, columns: Mapping[str, str]) -> Decoder:

@@ -87,17 +87,8 @@ def outliers(
         entry = values.TEXT_FOR_A_FEW if others else values.TEXT_FOR_QUOTES
         odd = [place for other in others or [QUOTED] for place in each.places.get(other, ())]
         if odd:
-            yield found(
-                Severity.WARNING,
-                entry,
-                topic=route.topic,
-                table=table,
-                column=name,
-                type=kind,
-                count=len(odd),
-                records=sum(each.counts.values()),
-                first=odd[0],
-            )
+            place = {"topic": route.topic, "table": table, "column": name, "type": kind, "first": odd[0]}
+            yield found(Severity.WARNING, entry, count=len(odd), records=sum(each.counts.values()), **place)
 
 
 def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[Place]:

@@ -8,7 +8,7 @@ the state says that rows landed in it: the user must learn that it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType
 from typing import Final
@@ -144,6 +144,11 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
     records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
+    return is_empty(kafka, topics)
+
+
+def is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:
+    """Whether Kafka holds nothing of these topics."""
     partitions = kafka.partitions(topics)
     ends = kafka.log_ends(partitions)
     return all(ends[tp] <= start for tp, start in kafka.log_starts(partitions).items())

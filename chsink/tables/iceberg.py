@@ -29,7 +29,7 @@ from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
-from chsink.tables.create import columns_for
+from chsink.tables.create import columns_for, is_empty
 
 NO_COLUMNS: Final[NewColumns] = {}
 
@@ -139,10 +139,4 @@ def _plan(mirror: OpenMirror, kafka: KafkaAdmin, name: str, planned: dict[str, T
 def _waits(config: Config, kafka: KafkaAdmin, name: str, topics: Collection[str]) -> bool:
     """Whether the table waits for the first record of its topics."""
     by_records = config.mirror.new_table(name).columns == "records"
-    return by_records and config.kafka.starting_offsets == "earliest" and _is_empty(kafka, topics)
-
-
-def _is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:
-    partitions = kafka.partitions(topics)
-    ends = kafka.log_ends(partitions)
-    return all(ends[tp] <= start for tp, start in kafka.log_starts(partitions).items())
+    return by_records and config.kafka.starting_offsets == "earliest" and is_empty(kafka, topics)

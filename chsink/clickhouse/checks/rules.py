@@ -89,33 +89,18 @@ def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | N
     """
     findings: list[Finding] = []
     for view in attached:
+        place = {"view": view.name, "table": name, "fills": view.fills}
         if view.window_blocks is None:
-            findings.append(
-                found(
-                    Severity.WARNING,
-                    preflight.VIEW_MAY_DOUBLE,
-                    view=view.name,
-                    table=name,
-                    fills=view.fills,
-                    engine=view.engine or "table that cannot be seen",
-                )
-            )
+            engine = view.engine or "table that cannot be seen"
+            findings.append(found(Severity.WARNING, preflight.VIEW_MAY_DOUBLE, engine=engine, **place))
         elif view.window_blocks == 0:
-            setting = (
-                "" if view.engine.startswith(("Replicated", "Shared")) else "non_"
-            ) + "replicated_deduplication_window"
-            findings.append(
-                found(
-                    Severity.WARNING,
-                    preflight.VIEW_DOUBLES,
-                    view=view.name,
-                    table=name,
-                    fills=view.fills,
-                    setting=setting,
-                )
-            )
+            kind = "" if view.engine.startswith(("Replicated", "Shared")) else "non_"
+            setting = f"{kind}replicated_deduplication_window"
+            findings.append(found(Severity.WARNING, preflight.VIEW_DOUBLES, setting=setting, **place))
         elif _forgets_sooner(view, blocks, seconds):
-            findings.append(_forgets(name, view, blocks, seconds))
+            of = {"theirs": _memory(view.window_blocks, view.window_s), "ours": _memory(blocks, seconds)}
+            settings = _as_much(view, blocks, seconds)
+            findings.append(found(Severity.WARNING, preflight.VIEW_FORGETS, settings=settings, **of, **place))
     if attached and not findings:
         findings.append(passed(preflight.VIEW_MAY_DOUBLE, count=len(attached), table=name))
     return findings
@@ -127,21 +112,13 @@ def _forgets_sooner(view: View, blocks: int, seconds: int | None) -> bool:
     return view.window_blocks < blocks or by_time
 
 
-def _forgets(name: str, view: View, blocks: int, seconds: int | None) -> Finding:
+def _as_much(view: View, blocks: int, seconds: int | None) -> str:
+    """The settings with which the view's table remembers as much."""
     replicated = view.window_s is not None
     settings = f"{'' if replicated else 'non_'}replicated_deduplication_window = {max(blocks, view.window_blocks or 0)}"
     if replicated:
         settings += f", replicated_deduplication_window_seconds = {max(seconds or A_WEEK_S, view.window_s or 0)}"
-    return found(
-        Severity.WARNING,
-        preflight.VIEW_FORGETS,
-        view=view.name,
-        table=name,
-        fills=view.fills,
-        theirs=_memory(view.window_blocks or 0, view.window_s),
-        ours=_memory(blocks, seconds),
-        settings=settings,
-    )
+    return settings
 
 
 def _memory(blocks: int, seconds: int | None) -> str:
@@ -173,30 +150,14 @@ def window(name: str, url: str, remembered: int, usable: int, load: Load) -> lis
     spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
     blocks = chunks * spread
     findings: list[Finding] = []
+    place = {"table": name, "url": url}
     fits = {"window": f"{remembered:,}", "usable": f"{usable:,}", "blocks": f"{blocks:,}"}
     if batch > room:
-        findings.append(found(Severity.INFO, preflight.BATCH_TOO_LARGE, chunks=batch, table=name, url=url, room=room))
+        findings.append(found(Severity.INFO, preflight.BATCH_TOO_LARGE, chunks=batch, room=room, **place))
     if blocks > usable:
-        findings.append(
-            found(
-                Severity.WARNING,
-                preflight.BATCH_MAY_BE_PROBED,
-                chunks=f"{chunks:,}",
-                spread=spread,
-                table=name,
-                url=url,
-                **fits,
-            )
-        )
+        cut = {"chunks": f"{chunks:,}", "spread": str(spread)}
+        findings.append(found(Severity.WARNING, preflight.BATCH_MAY_BE_PROBED, **cut, **fits, **place))
     if load.partitioned and load.touched > load.per_block > 0:
-        findings.append(
-            found(
-                Severity.WARNING,
-                preflight.TOO_MANY_PARTITIONS,
-                table=name,
-                url=url,
-                touched=load.touched,
-                limit=load.per_block,
-            )
-        )
-    return findings or [passed(preflight.BATCH_MAY_BE_PROBED, table=name, url=url, **fits)]
+        limit = {"touched": load.touched, "limit": load.per_block}
+        findings.append(found(Severity.WARNING, preflight.TOO_MANY_PARTITIONS, **limit, **place))
+    return findings or [passed(preflight.BATCH_MAY_BE_PROBED, **fits, **place)]
