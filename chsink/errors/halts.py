@@ -494,6 +494,13 @@ MIRROR_ROWS_UNKNOWN = preflight(
     "could land twice",
     "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
 )
+MIRROR_SHARED_APART = preflight(
+    "CHS-348",
+    "Iceberg tables {tables} share {tp} by table_by, and do not record how its records were divided so far: if they "
+    "continued one by one, a record could land in two tables",
+    "name all of them in one command: `chsink mirror resolve {tables} --skip`; it continues behind what any of them "
+    "holds; or, if you have changed table_by, undo the change and start again",
+)
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
     "its name and --reread; then start again"
