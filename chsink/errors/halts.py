@@ -422,7 +422,8 @@ MIRROR_CHOICE_CHANGED = halt(
     "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
     "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
-    "reports were lost, or that the catalog refused their commit.",
+    "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
+    "resolve` with all tables of the topic and --skip: they continue without the missing records.",
 )
 MIRROR_TOO_MANY_TABLES = halt(
     "CHS-360",
@@ -515,7 +516,7 @@ MIRROR_ROWS_BEYOND_LOG = preflight(
     "CHS-355",
     "Iceberg table {table} has a row for offset {row} of {tp}, and Kafka's log ends at {end}: the topic was created "
     "again, or its log lost records",
-    "to continue at the log's end, without what the log holds now, run `chsink mirror resolve {table} --skip`; "
+    "to continue at the log's end, without what {tp} holds now, run `chsink mirror resolve {table} --skip`; "
     + _FROM_THE_START,
 )
 MIRROR_ROWS_OF_OTHERS = preflight(

@@ -118,7 +118,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
             return None
         if tp.topic in anew:
             group[tp] = log.start if reread else log.end
-            because[tp], links[tp] = Because.RECREATED, Link(log.topic_id, group[tp], group[tp])
+            # from its start on: no backfill that was asked for earlier brings what is left out
+            because[tp], links[tp] = Because.RECREATED, Link(log.topic_id, log.start, group[tp])
         elif reread:
             because[tp] = Because.CHAIN if tp in links else Because.NEW
             links[tp] = _reread(links.get(tp), log)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from pyiceberg.schema import Schema
@@ -47,6 +49,32 @@ def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
     assert "no records" in chsink(bench, "backfill", "shop.orders").stdout
 
 
+def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
+    """⚑ Its rows were not asked for: ``--reread`` landed them again, and so did ``--skip`` if the group was below."""
+    bench = make_bench(partitions=2)
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1]))
+    bench.hand_over(*bench.produce([2, 3], 1), 1)
+    bench.round(first)
+    first.close()
+    bench.coordinators.clear()
+    table = bench.targets()["shop.orders"].table
+    read = table.read()
+    assert read is not None and read.view.stored is not None
+    links = read.view.stored.links
+    table.move(read, replace(read.view.stored, links={bench.tp(): links[bench.tp()]}), uuid.uuid4())
+    refused = chsink(bench, "resolve", "shop.orders", "--reread", "--yes")
+    assert refused.exit_code == 2 and "CHS-348" in refused.stderr
+    bench.delete_groups(bench.group)
+    shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes")
+    assert "its last row" in shown.stdout and "the table's chain" in shown.stdout, shown.output
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([4], 1), 1)
+    bench.round(later)
+    assert bench.landed() == bench.sent()
+
+
+@pytest.mark.soak
 def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: MakeBench) -> None:
     """⚑ A backfill landed what it held a second time: nobody saw its rows."""
     plain = Schema(NestedField(1, "id", LongType(), required=True))
@@ -60,6 +88,7 @@ def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: Make
     assert "no records" in chsink(bench, "backfill", "shop.orders", "--apply").stdout
 
 
+@pytest.mark.soak
 def test_a_table_that_is_new_for_its_topic_gets_new_records(make_bench: MakeBench) -> None:
     bench = make_bench()
     first = bench.coordinator()
@@ -105,6 +134,7 @@ def test_tables_that_share_a_topic_lost_their_chains(make_bench: MakeBench) -> N
     assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 7], "b": [1, 3, 5, 8]}
 
 
+@pytest.mark.soak
 def test_one_of_the_tables_that_share_a_topic_lost_its_chain(make_bench: MakeBench) -> None:
     """⚑ The other one says which map is in force: what was handed over meanwhile is divided by it."""
     bench = make_bench(tables=("a", "b"))
