@@ -141,7 +141,8 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
     \b
     because   what says where the table continues
-    given_up  from the first to the last offset that Kafka holds, that the table may lack, and that is not read
+    given_up  from the first to the last offset that Kafka holds, that the
+              table may lack, and that is not read
 
     Tables that share a topic (table_by) and lost what they knew of it have to be named together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
