@@ -108,6 +108,9 @@ def status(
             typer.echo(table["problem"], err=True)
 
 
+CHANGES = ("table", "topic", "partition", "held_until", "continues_at", "because", "read_again", "given_up")
+
+
 @mirror.command()
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     tables: Annotated[list[str], typer.Argument(help="Iceberg tables of [[mirror.route]].", metavar="TABLE")],
@@ -133,7 +136,15 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
     --reread continues where the table's own snapshots end. It is refused where they do not show which rows the mirror
     wrote, because records could then land twice. --skip leaves out what was rolled back; in a table that is new for its
-    topic, it lands only records that were not read yet.
+    topic, it lands only records that were not read yet. In a table that lost its chain, it continues after the last row
+    of each topic-partition, and reads those without a row from their first record.
+
+    \b
+    because   what says where the table continues
+    given_up  from the first to the last offset that Kafka holds, that the
+              table may lack, and that is not read
+
+    Tables that share a topic (table_by) and lost what they knew of it have to be named together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
         raise typer.BadParameter("pass either --reread or --skip")
@@ -151,12 +162,10 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
 
     opened = opened_mirror(config, tables)
     with in_words(opened.names):
-        decision = decide(
-            opened.names, {name: opened.targets[name] for name in tables}, opened.kafka, TableVerdict(choice)
-        )
+        decision = decide(opened.names, opened.targets, tables, opened.kafka, TableVerdict(choice))
         if not as_json:
-            rows = [[str(cell) for cell in change.as_dict().values()] for change in decision.changes]
-            print_table(("table", "topic", "partition", "held_until", "continues_at", "read_again"), rows)
+            shown = [change.as_dict() for change in decision.changes]
+            print_table(CHANGES, [["-" if one[c] is None else str(one[c]) for c in CHANGES] for one in shown])
         confirm(QUESTIONS[choice], yes=yes)
         carry_out(opened.names, decision)
     if as_json:

@@ -39,7 +39,7 @@ def backfill(
     asked_before  down to which offset an earlier command asked for records
 
     A table that holds rows before its first offset is refused (CHS-355). Only the columns _kafka_partition and
-    _kafka_offset show them: do not fill a table without these columns that may hold such rows.
+    _kafka_offset show them. A table without these columns gets nothing if its chain was lost.
 
     With table_by, the table gets all records that the map gives it now. If the map has changed since they landed
     elsewhere, a record may then be in two tables.

@@ -422,7 +422,8 @@ MIRROR_CHOICE_CHANGED = halt(
     "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
     "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
-    "reports were lost, or that the catalog refused their commit.",
+    "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
+    "resolve` with all tables of the topic and --skip: they continue without the missing records.",
 )
 MIRROR_TOO_MANY_TABLES = halt(
     "CHS-360",
@@ -494,6 +495,13 @@ MIRROR_ROWS_UNKNOWN = preflight(
     "could land twice",
     "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
 )
+MIRROR_SHARED_APART = preflight(
+    "CHS-348",
+    "Iceberg tables {tables} share {tp} by table_by, and do not record how its records were divided so far: if they "
+    "continued one by one, a record could land in two tables",
+    "name all of them in one command: `chsink mirror resolve {tables} --skip`; it continues behind what any of them "
+    "holds; or, if you have changed table_by, undo the change and start again",
+)
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
     "its name and --reread; then start again"
@@ -508,7 +516,7 @@ MIRROR_ROWS_BEYOND_LOG = preflight(
     "CHS-355",
     "Iceberg table {table} has a row for offset {row} of {tp}, and Kafka's log ends at {end}: the topic was created "
     "again, or its log lost records",
-    "to continue at the log's end, without what the log holds now, run `chsink mirror resolve {table} --skip`; "
+    "to continue at the log's end, without what {tp} holds now, run `chsink mirror resolve {table} --skip`; "
     + _FROM_THE_START,
 )
 MIRROR_ROWS_OF_OTHERS = preflight(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -163,11 +164,8 @@ def remains(connector: Connector, names: Names) -> Remains:
     """
     mine = connector.names(names)
     group, passed = _group(mine, connector.group), _group(mine, connector.coordinator_group)
-    reader = mine.reader()
-    try:
+    with closing(mine.reader()) as reader:
         logs = reader.logs()
-    finally:
-        reader.close()
     reports: list[FileReport] = []
     newest: dict[TopicPartition, tuple[datetime, int]] = {}
     for at, value in placed(mine):

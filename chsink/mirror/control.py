@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Event
@@ -324,12 +325,9 @@ class ControlReader:
         Raises :class:`ControlUnanswered`.
         """
         options = consumer_options(self._names.options, self._names.control_group)
-        consumer = Consumer({**options, "isolation.level": "read_uncommitted"})
-        try:
+        with closing(Consumer({**options, "isolation.level": "read_uncommitted"})) as consumer:
             consumer.assign([ClientPartition(self._names.topic, partition, offset)])
             message = consumer.poll(self._names.timeout_s)
-        finally:
-            consumer.close()
         if message is None:
             return None
         if message.error() is not None:

@@ -36,7 +36,7 @@ from chsink.mirror.tables import TableRead
 from chsink.mirror.task import Feeds
 from chsink.mirror.worker import TableWork
 from chsink.ports import BadValue, Outcome
-from chsink.statemachine.commit.chain import Chain, Link
+from chsink.statemachine.commit.chain import Chain, Link, StoredShare
 from chsink.statemachine.commit.recover import RowsFound, recovered
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -114,7 +114,9 @@ def carry_out(names: Names, rows: RowsRead) -> None:
         for name, (target, read, chain) in rows.tables.items():
             links = {one.tp: one.link for one in rows.found if one.table == name}
             if links:
-                done = target.table.decide(read, replace(chain, links={**chain.links, **links}), uuid.uuid4())
+                shares = {tp: target.sharing[tp.topic] for tp in links if tp.topic in target.sharing}
+                stored = {tp: StoredShare(each, links[tp].until, chain.sequence) for tp, each in shares.items()}
+                done = target.table.decide(read, replace(chain, links={**chain.links, **links}), uuid.uuid4(), stored)
                 if done.outcome is not Outcome.APPLIED:
                     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=1, reason=done.reason)
 

@@ -7,7 +7,8 @@ and workers that still run and reads each table again; its commit requires the h
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from chsink.errors import halts, services
@@ -18,8 +19,17 @@ from chsink.mirror.known_tables import ATTEMPTS, Target
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.mirror.trail import handed_over
 from chsink.ports import KafkaCluster, Outcome
-from chsink.statemachine.commit.chain import Link, read_chain
-from chsink.statemachine.commit.resolve import Log, Resolved, TableVerdict, resolved
+from chsink.statemachine.commit.chain import Link, StoredShare, read_chain
+from chsink.statemachine.commit.resolve import (
+    Because,
+    Log,
+    Resolved,
+    Sharer,
+    TableVerdict,
+    remembered,
+    resolved,
+    together,
+)
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
@@ -30,67 +40,92 @@ class LinkChange:
     table: str
     tp: TopicPartition
     before: Link | None
-    after: Link
+    decided: Resolved
     handed_over: int | None
 
     def as_dict(self) -> dict[str, object]:
         """For a person or a program."""
-        again = self.read_again
+        at, end = self.decided.chain.links[self.tp].until, self.handed_over or 0
+        given_up = self.decided.given_up[self.tp]
         return {
             "table": self.table,
             "topic": self.tp.topic,
             "partition": self.tp.partition,
             "held_until": None if self.before is None else self.before.until,
-            "continues_at": self.after.until,
-            "read_again": None if again is None else str(again),
+            "continues_at": at,
+            "because": str(self.decided.because[self.tp]),
+            "read_again": str(OffsetRange(at, end)) if end > at else None,
+            "given_up": None if given_up.is_empty else str(given_up),
         }
-
-    @property
-    def read_again(self) -> OffsetRange | None:
-        """The handed-over range that will be read from Kafka again; None if there is none."""
-        end = self.handed_over or 0
-        return OffsetRange(self.after.until, end) if end > self.after.until else None
 
 
 @dataclass(frozen=True)
 class MirrorDecision:
-    """A decision about ``tables`` (by name), with the ``logs`` and the uncommitted events as they were at its time."""
+    """A decision about ``tables`` (by name), with the ``logs`` of each and the uncommitted events as they were at its
+    time.
+    """
 
     tables: Mapping[str, Target]
     choice: TableVerdict
-    logs: Mapping[TopicPartition, Log]
+    logs: Mapping[str, Mapping[TopicPartition, Log]]
     waiting: Sequence[DataWritten]
     changes: tuple[LinkChange, ...]
     forget: bool
     """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
 
 
-def decide(names: Names, tables: Mapping[str, Target], source: KafkaCluster, choice: TableVerdict) -> MirrorDecision:
-    """What the choice would do.  Changes nothing.
+def decide(
+    names: Names, targets: Mapping[str, Target], named: Collection[str], source: KafkaCluster, choice: TableVerdict
+) -> MirrorDecision:
+    """What the choice would do with the named ones of all tables.  Changes nothing.
 
     Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.
     """
-    topics = sorted({topic for target in tables.values() for topic in target.topics})
+    topics = sorted({topic for name in named for topic in targets[name].topics})
     ids, tps = source.topic_ids(topics), source.partitions(topics)
     starts, ends = source.log_starts(tps), source.log_ends(tps)
-    offsets = names.offsets()
-    try:
-        committed = offsets.committed(tps)
-    finally:
-        offsets.close()
-    logs = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in tps}
+    with closing(names.offsets()) as group:
+        committed = group.committed(tps)
+    found = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in sorted(tps)}
     waiting = handed_over(names, whole=True)
-    changes: list[LinkChange] = []
-    forget = False
-    for name, target in tables.items():
-        read, after = _resolved(name, target, logs, waiting, choice)
-        forget = forget or after.forget
-        before = read.view.stored.links if read.view.stored else {}
-        changes += [
-            LinkChange(name, tp, before.get(tp), after.chain.links[tp], after.group.get(tp, logs[tp].committed))
-            for tp in _mine(target, logs)
-        ]
-    return MirrorDecision(tables, choice, logs, waiting, tuple(changes), forget)
+    tables = {name: targets[name] for name in named}
+    logs = {name: {tp: log for tp, log in found.items() if tp.topic in tables[name].topics} for name in tables}
+    done = {name: _resolved(name, target, logs[name], waiting, choice) for name, target in tables.items()}
+    if any(target.sharing for target in tables.values()):
+        logs = _together(targets, logs, done, choice)
+        done = {name: _resolved(name, target, logs[name], waiting, choice) for name, target in tables.items()}
+    changes = tuple(
+        LinkChange(name, tp, remembered(read.view).get(tp), after, after.group.get(tp, committed[tp]))
+        for name, (read, after) in done.items()
+        for tp in logs[name]
+    )
+    return MirrorDecision(tables, choice, logs, waiting, changes, any(after.forget for _, after in done.values()))
+
+
+def _together(
+    targets: Mapping[str, Target],
+    logs: Mapping[str, Mapping[TopicPartition, Log]],
+    done: Mapping[str, tuple[TableRead, Resolved]],
+    choice: TableVerdict,
+) -> dict[str, dict[TopicPartition, Log]]:
+    """The logs, with what tables that share a topic require of each other."""
+    found = {name: dict(of) for name, of in logs.items()}
+    skip, reads = choice is TableVerdict.SKIP, {name: read for name, (read, _) in done.items()}
+    reads |= {n: read for n, t in targets.items() if t.sharing and n not in done and (read := _read(n, t)) is not None}
+    for tp in sorted({tp for name, of in logs.items() for tp in of if tp.topic in targets[name].sharing}):
+        sharing = {name: target.sharing[tp.topic] for name, target in targets.items() if tp.topic in target.sharing}
+        shares = {name: reads[name].view.shared.get(tp) if name in reads else None for name in sharing}
+        named = {
+            name: Sharer(logs[name][tp], shares[name], after.chain.links[tp].until, after.because[tp] is Because.NEW)
+            for name, (_, after) in done.items()
+            if name in sharing
+        }
+        plan = together(named, [shares[name] for name in sharing.keys() - done.keys()], next(iter(sharing.values())))
+        if plan is None and skip:
+            raise halts.MIRROR_SHARED_APART(tp=tp, tables=" ".join(sorted(sharing)))
+        for name, log in (plan or {}).items():
+            found[name][tp] = log if skip else replace(logs[name][tp], sharing=log.sharing)
+    return found
 
 
 def carry_out(names: Names, decision: MirrorDecision) -> None:
@@ -107,23 +142,29 @@ def carry_out(names: Names, decision: MirrorDecision) -> None:
 
 def _ends(names: Names) -> dict[int, int]:
     """The control topic's end, by partition."""
-    reader = names.reader()
-    try:
+    with closing(names.reader()) as reader:
         return {number: end for number, (_, end) in reader.logs().items()}
-    finally:
-        reader.close()
 
 
 def _stored(name: str, target: Target, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
-    reason = ""
+    reason, logs = "", decision.logs[name]
     for _ in range(ATTEMPTS):
-        read, after = _resolved(name, target, decision.logs, decision.waiting, decision.choice)
+        read, after = _resolved(name, target, logs, decision.waiting, decision.choice)
         chain = replace(after.chain, control=passed) if passed else after.chain
-        done = target.table.decide(read, chain, uuid.uuid4())
+        links, at = chain.links, chain.sequence
+        shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
+        done = target.table.decide(read, chain, uuid.uuid4(), shares)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason
     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+
+
+def _read(name: str, target: Target) -> TableRead | None:
+    try:
+        return target.table.read()
+    except DamagedProperty as error:
+        raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=error.name, detail=error) from error
 
 
 def _resolved(
@@ -133,17 +174,17 @@ def _resolved(
     waiting: Sequence[DataWritten],
     choice: TableVerdict,
 ) -> tuple[TableRead, Resolved]:
-    try:
-        read = target.table.read()
-    except DamagedProperty as error:
-        raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=error.name, detail=error) from error
+    read = _read(name, target)
     if read is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
-    usable = _usable(waiting, target, read)
-    chain = read_chain(read.view).chain
-    lost = choice is TableVerdict.SKIP and chain is None
-    rows = {tp: target.table.rows_until(read, target.topics, tp) if lost else None for tp in _mine(target, logs)}
-    mine = {tp: replace(logs[tp], waiting=_starts(usable, tp), rows=end) for tp, end in rows.items()}
+    chain, units = read_chain(read.view).chain, _usable(waiting, target, read)
+    unknown = logs.keys() - remembered(read.view).keys() - (chain.links.keys() if chain else set())
+    rows: dict[TopicPartition, Sequence[OffsetRange]] = {}
+    for topic in {tp.topic for tp in unknown}:
+        partitions = [tp.partition for tp in unknown if tp.topic == topic]
+        held = target.table.row_ranges(read, target.topics, topic, partitions) or {}
+        rows |= {TopicPartition(topic, partition): ranges for partition, ranges in held.items()}
+    mine = {tp: replace(log, waiting=_starts(units, tp, log.topic_id), rows=rows.get(tp)) for tp, log in logs.items()}
     after = resolved(read.view, mine, choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)
@@ -163,10 +204,7 @@ def _usable(waiting: Sequence[DataWritten], target: Target, read: TableRead) -> 
     return [tag for unit, tag in tags.items() if unit not in gone]
 
 
-def _starts(tags: Sequence[UnitTag], tp: TopicPartition) -> tuple[int, ...]:
+def _starts(tags: Sequence[UnitTag], tp: TopicPartition, topic_id: str) -> tuple[int, ...]:
     """The offsets at which units of a topic-partition begin."""
-    return tuple(tag.start for tag in tags if (tag.topic, tag.partition) == (tp.topic, tp.partition))
-
-
-def _mine(target: Target, logs: Mapping[TopicPartition, Log]) -> Sequence[TopicPartition]:
-    return sorted(tp for tp in logs if tp.topic in target.topics)
+    mine = (tp.topic, tp.partition, topic_id)
+    return tuple(tag.start for tag in tags if (tag.topic, tag.partition, tag.topic_id) == mine)

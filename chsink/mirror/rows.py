@@ -38,14 +38,6 @@ def found_row(
     return "".join(f"{topic}-{row[PARTITION]}, offset {row[OFFSET]}" for row in rows)
 
 
-def rows_until(
-    table: Table, topics: Collection[str], topic: str, partition: int, *, branch: str = MAIN_BRANCH
-) -> int | None:
-    """The offset behind the last row of a topic-partition; None if there is none, or rows do not tell."""
-    held = (row_ranges(table, topics, topic, [partition], branch=branch) or {}).get(partition)
-    return held[-1].end if held else None
-
-
 def row_ranges(
     table: Table, topics: Collection[str], topic: str, partitions: Collection[int], *, branch: str = MAIN_BRANCH
 ) -> dict[int, Sequence[OffsetRange]] | None:

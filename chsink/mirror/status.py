@@ -6,6 +6,7 @@ Reads Kafka and the catalog and changes neither, so it works whether a mirror ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -129,12 +130,8 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     names = mirror.names
     tps = list(mirror.kafka.partitions(sorted({topic for t in mirror.targets.values() for topic in t.topics})))
     ends = mirror.kafka.log_ends(tps)
-    offsets, owners = names.offsets(), names.offsets(names.owner_group)
-    try:
+    with closing(names.offsets()) as offsets, closing(names.offsets(names.owner_group)) as owners:
         group, owner = offsets.committed(tps), read_owner(names, owners)
-    finally:
-        offsets.close()
-        owners.close()
     begun = {tp.topic for tp, at in group.items() if at is not None}
     new = {n: mirror.config.mirror.creates(n) and begun.isdisjoint(t.topics) for n, t in mirror.targets.items()}
     reads = {name: _read(target, names, new=new[name]) for name, target in mirror.targets.items()}

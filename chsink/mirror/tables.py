@@ -44,7 +44,7 @@ from pyiceberg.table.update import (
 
 from chsink.kafka.same_records import Times
 from chsink.mirror.append import AppendBySpec
-from chsink.mirror.rows import found_row, row_ranges, rows_until, timestamps
+from chsink.mirror.rows import found_row, row_ranges, timestamps
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import (
     Chain,
@@ -268,11 +268,6 @@ class MirrorTable:
         with self._answered():
             return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch)
 
-    def rows_until(self, read: TableRead, topics: Collection[str], tp: TopicPartition) -> int | None:
-        """See :func:`chsink.mirror.rows.rows_until`.  Raises ``CatalogFailed`` if the storage does not answer."""
-        with self._answered():
-            return rows_until(read.table, topics, tp.topic, tp.partition, branch=self.keys.branch)
-
     def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> Times:
         """See :func:`chsink.mirror.rows.timestamps`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
@@ -361,14 +356,22 @@ class MirrorTable:
         since = {self.keys.share(tp): [s.sharing.choice, s.since, s.sequence] for tp, s in shares.items()}
         return tables | {name: json.dumps(each) for name, each in since.items()}
 
-    def decide(self, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
-        """Commit the chain that a person decided on.  It has every topic-partition, so stored origins are removed."""
+    def decide(
+        self,
+        read: TableRead,
+        chain: Chain,
+        commit_id: uuid.UUID,
+        shares: Mapping[TopicPartition, StoredShare] = MappingProxyType({}),
+    ) -> Committed:
+        """Commit the chain that a person decided on, and how the table shares topics.  The chain has every
+        topic-partition, so stored origins are removed.
+        """
         origins = list(self.keys.origins(read.table.metadata.properties))
         back = {
             tp: replace(share, since=chain.links[tp].until)
             for tp, share in read.view.shared.items()
             if tp in chain.links and share.since > chain.links[tp].until
-        }
+        } | dict(shares)
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
         updates += (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
         return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)

@@ -6,6 +6,7 @@ Changes nothing.  Other sinks' events, and messages that are no events, are left
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from time import monotonic
 
 from chsink.mirror.control import ControlUnanswered, Names
@@ -33,12 +34,9 @@ def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
 
     Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
     """
-    reader = names.reader()
-    try:
+    with closing(names.reader()) as reader:
         logs = reader.logs()
         yield from _messages(names, reader, {p: first for p, (first, _) in logs.items()}, _ends(logs), whole=True)
-    finally:
-        reader.close()
 
 
 def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
@@ -47,8 +45,7 @@ def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
     Raises ``ControlUnanswered``, with ``whole`` also if the topic cannot be read to its end; else it takes ``READ_S``
     at most.
     """
-    reader, group = names.reader(), names.offsets(names.control_group)
-    try:
+    with closing(names.reader()) as reader, closing(names.offsets(names.control_group)) as group:
         logs = reader.logs()
         at = group.committed([TopicPartition(names.topic, p) for p in logs])
         positions = {}
@@ -57,9 +54,6 @@ def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
             positions[number] = stored if stored is not None and first <= stored <= end else first
         found = _own(names, _messages(names, reader, positions, _ends(logs), whole=whole))
         return [event.payload for event in found if isinstance(event.payload, DataWritten)]
-    finally:
-        reader.close()
-        group.close()
 
 
 def _ends(logs: dict[int, tuple[int, int]]) -> dict[int, int]:

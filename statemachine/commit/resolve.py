@@ -5,19 +5,22 @@
 record twice: ``REREAD`` begins where the table's own snapshots end, and is refused if they do not tell; ``SKIP`` begins
 after everything that landed.
 
+A table that lost its chain has no choice but ``SKIP``.  So if rows tell which offsets it holds, it gives up only what
+lies below the last row of a topic-partition: one without a row is read from the first record on.
+
 A log that ends below a table's ``until`` has lost records, and will assign their offsets again.  Nobody knows where the
 loss began, so ``REREAD`` is refused; ``SKIP`` continues at the log's end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, read_chain
+from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
 from chsink.statemachine.commit.rules import CommitHalt
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 
 class TableVerdict(StrEnum):
@@ -27,12 +30,26 @@ class TableVerdict(StrEnum):
     SKIP = "skip"
 
 
+class Because(StrEnum):
+    """What says where a topic-partition continues."""
+
+    CHAIN = "the table's chain"
+    ROWS = "its last row"
+    NO_ROW = "it holds no row"
+    NEW = "it is new for the topic"
+    UNTOLD = "nothing tells what it holds"
+    RECREATED = "the topic is another one"
+    SHRANK = "the log ends before what it holds"
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What Kafka says of a topic-partition.
+    """What Kafka says of a topic-partition, and what else bears on one table's decision.
 
     ``committed`` is the group's offset.  ``waiting`` are the starts of the table's units on the control topic.
-    ``rows`` is the offset behind the table's last row, None if that is not known.
+    ``rows`` are the offsets that have a row, ranges that ascend and lie apart: for a topic-partition that the chain
+    lacks, None if rows do not tell.  ``least`` is where ``SKIP`` continues at least, ``sharing`` what the table stores:
+    see :func:`together`.
     """
 
     topic_id: str
@@ -40,18 +57,24 @@ class Log:
     end: int
     committed: int | None
     waiting: tuple[int, ...] = ()
-    rows: int | None = None
+    rows: Sequence[OffsetRange] | None = None
+    least: int = 0
+    sharing: Sharing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The chain to store, and the group's new offsets for topic-partitions of recreated topics and of logs that lost
     records.  ``forget``: the units that wait for a commit were read from a log that has since lost records.
+
+    ``given_up``: from the first to the last offset that Kafka holds, that the table may lack, and that is not read.
     """
 
     chain: Chain
     group: Mapping[TopicPartition, int]
-    forget: bool = False
+    because: Mapping[TopicPartition, Because]
+    given_up: Mapping[TopicPartition, OffsetRange]
+    forget: bool
 
 
 def held(view: TableView) -> Chain | None:
@@ -74,35 +97,52 @@ def held(view: TableView) -> Chain | None:
 
 def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableVerdict) -> Resolved | None:
     """What to store for a table with the topic-partitions of ``logs``; None if ``REREAD`` could land rows twice."""
-    known = held(view)
-    if known is None and choice is TableVerdict.REREAD:
+    known, reread = held(view), choice is TableVerdict.REREAD
+    if known is None and reread:
         return None
     chain = known or _named(Chain(), view.own)
-    links, passed = dict(chain.links), dict(view.stored.links) if view.stored else {}
+    surely = (known or (view.own and view.own.chain) or chain).links
+    links, passed = dict(chain.links), remembered(view)
+    lost = known is None and view.stored is None and any(log.rows for log in logs.values())
+    ids = {tp.topic: log.topic_id for tp, log in logs.items()}  # one topic has one id
+    anew = {tp.topic for some in (links, passed) for tp, link in some.items() if _other(link, ids.get(tp.topic, ""))}
     group: dict[TopicPartition, int] = {}
+    because: dict[TopicPartition, Because] = {}
+    given_up: dict[TopicPartition, OffsetRange] = {}
     forget = False
-    for tp, found in logs.items():
-        log = found
-        if any(_other(link, log) for link in (links.get(tp), passed.get(tp))):
-            links.pop(tp, None)
-            passed.pop(tp, None)
-            group[tp] = log.start if choice is TableVerdict.REREAD else log.end
-            log = replace(log, committed=None)
-        elif any(link is not None and link.until > log.end for link in (links.get(tp), passed.get(tp))):
-            if choice is TableVerdict.REREAD:
-                return None
-            group[tp], forget = log.end, True
-        links[tp] = (
-            _reread(links.get(tp), log)
-            if choice is TableVerdict.REREAD
-            else _skipped(links.get(tp), passed.get(tp), log)
-        )
+    for tp, log in logs.items():
+        mine = [] if tp.topic in anew else [some[tp] for some in (links, passed) if tp in some]
+        there = [OffsetRange(surely[tp].origin, surely[tp].until)] if tp in surely else log.rows or ()
+        shrank = any(link.until > log.end for link in mine)
+        if reread and (shrank or (log.rows and tp not in links)):
+            return None
+        if tp.topic in anew:
+            group[tp] = log.start if reread else log.end
+            # from its start on: no backfill that was asked for earlier brings what is left out
+            because[tp], links[tp] = Because.RECREATED, Link(log.topic_id, log.start, group[tp])
+        elif reread:
+            because[tp] = Because.CHAIN if tp in links else Because.NEW
+            links[tp] = _reread(links.get(tp), log)
+        elif lost and not mine and log.rows is not None and not log.rows:
+            because[tp], links[tp] = Because.NO_ROW, _reread(None, log)
+        else:
+            because[tp], links[tp] = _skipped(mine, log, unsure=known is None)
+            group |= {tp: log.end} if shrank else {}
+            forget = forget or shrank
+        if because[tp] is Because.RECREATED or (because[tp] is Because.SHRANK and not mine):
+            there = ()  # of other records
+        first = max(log.start, links[tp].origin) if mine else log.start
+        given_up[tp] = _lacking(there, first, links[tp].until)
     topics = {tp.topic for tp in (*links, *logs)}
     links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}  # their routes may come back
-    # one topic has one id: a recreated one may have fewer partitions
-    ids = {tp.topic: log.topic_id for tp, log in logs.items()}
+    # a recreated topic may have fewer partitions
     links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}
-    return Resolved(replace(chain, links=links), group, forget)
+    return Resolved(replace(chain, links=links), group, because, given_up, forget)
+
+
+def remembered(view: TableView) -> dict[TopicPartition, Link]:
+    """What the table's properties say, whether or not its snapshots agree."""
+    return {**view.origins, **(view.stored.links if view.stored else {})}
 
 
 def _named(chain: Chain, own: Snapshot | None) -> Chain:
@@ -110,24 +150,78 @@ def _named(chain: Chain, own: Snapshot | None) -> Chain:
     return replace(chain, snapshot_id=own.snapshot_id if own else None, sequence=own.sequence if own else 0, rows=None)
 
 
-def _other(link: Link | None, log: Log) -> bool:
+def _other(link: Link, topic_id: str) -> bool:
     """Whether the topic was recreated.  Brokers that hide ids say nothing about that."""
-    return link is not None and bool(link.topic_id and log.topic_id) and link.topic_id != log.topic_id
+    return bool(link.topic_id and topic_id) and link.topic_id != topic_id
 
 
 def _reread(link: Link | None, log: Log) -> Link:
-    if link is None:
-        return Link(log.topic_id, log.start, log.start)
+    until = log.least if link is None else link.until
     # files that wait for a commit hold records that Kafka may have deleted since
-    given_up = min([log.start, *(start for start in log.waiting if start >= link.until)])
-    return replace(link, topic_id=log.topic_id, until=max(link.until, given_up))
+    at = max(until, min([log.start, *(start for start in log.waiting if start >= until)]))
+    return Link(log.topic_id, at if link is None else link.origin, at)
 
 
-def _skipped(link: Link | None, passed: Link | None, log: Log) -> Link:
+def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[Because, Link]:
     """Continue after all that the table held or holds, by its chain or else its rows; if it never held a record, after
-    all that was handed over.
+    all that was handed over.  ``unsure``: it may hold rows that neither shows; nobody lands what comes before them.
     """
-    untils = [known.until for known in (link, passed) if known is not None]
-    untils = untils or [end for end in (log.rows,) if end is not None]
-    at = min(max(*untils, log.start), log.end) if untils else log.end if log.committed is None else log.committed
-    return Link(log.topic_id, min(link.origin, at) if link else at, at)
+    found = [OffsetRange(link.origin, link.until) for link in mine] or log.rows or ()
+    if found:
+        end = max(each.end for each in found)
+        at = min(max(end, log.start, log.least), log.end)
+        why = Because.SHRANK if end > log.end else Because.CHAIN if mine else Because.ROWS
+        return why, Link(log.topic_id, min(at, *(each.start for each in found)), at)
+    at = max(log.end if log.committed is None else log.committed, log.least)
+    if unsure and log.rows is None:
+        return Because.UNTOLD, Link(log.topic_id, 0, at)
+    return Because.NEW, Link(log.topic_id, at, at)
+
+
+def _lacking(there: Sequence[OffsetRange], first: int, end: int) -> OffsetRange:
+    """From the first to the last offset of ``[first, end)`` that is not there; empty if all are."""
+    for each in there:
+        first = max(first, each.end) if each.start <= first else first
+    for each in reversed(there):
+        end = min(end, each.start) if each.end >= end else end
+    return OffsetRange(first, max(first, end))
+
+
+# --- tables that share a topic ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sharer:
+    """One of the tables that a person has named, of those that share a topic-partition: how it stores that it shares,
+    and its ``until`` as decided.  ``new``: it never held a record.
+    """
+
+    log: Log
+    share: StoredShare | None
+    until: int
+    new: bool = False
+
+
+def together(
+    named: Mapping[str, Sharer], others: Sequence[StoredShare | None], sharing: Sharing
+) -> dict[str, Log] | None:
+    """The logs by which ``SKIP`` lets these tables continue; None if the ``others`` have to be named, too.
+
+    Under another choice than is stored, all go on where the last one is, or the group, as ``START`` then wants it.
+    Where nothing says how records were divided before, the present choice holds from behind all that landed.
+    """
+    mine = named.values()
+    kept = {n: replace(e.log, least=e.share.since) for n, e in named.items() if e.share and e.share.sharing == sharing}
+    if len(kept) == len(named):
+        return kept
+    if any(share is None or share.sharing != sharing for share in others):
+        return None
+    shares = [share for share in (*others, *(each.share for each in mine)) if share is not None]
+    changed = any(share.sharing != sharing for share in shares)
+    if shares and not changed:
+        since = max(share.since for share in shares)
+        return {name: replace(each.log, least=since, sharing=sharing) for name, each in named.items()} | kept
+    held = [each.until for each in mine if not each.new] or [each.until for each in mine]
+    at = max(held + [each.log.committed or 0 for each in mine if changed])
+    stored = None if changed else sharing
+    return {name: replace(each.log, least=at, committed=at, sharing=stored) for name, each in named.items()}

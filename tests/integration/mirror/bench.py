@@ -213,7 +213,7 @@ name = "lake"
 
     def resolve(self, choice: TableVerdict) -> MirrorDecision:
         """``chsink mirror resolve`` for all tables."""
-        decision = decide(self.names, self.targets(), self.admin, choice)
+        decision = decide(self.names, self.targets(), list(self.targets()), self.admin, choice)
         carry_out(self.names, decision)
         return decision
 

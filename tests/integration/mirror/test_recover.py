@@ -16,10 +16,12 @@ from chsink.cli.main import app
 from chsink.errors import ChsinkError
 from chsink.kafka.exact import open_exact_reader
 from chsink.mirror.recover import carry_out, survey
+from chsink.mirror.task import Share
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.test_table_by import mirror_of, offsets, running, send
+from tests.support.job import eventually
 from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
@@ -243,3 +245,20 @@ def test_rows_without_offsets(make_bench: MakeBench) -> None:
     assert "its name and --reread" in said
     from_the_start(bench, SCHEMA, 2)
     assert bench.landed("anew") == bench.sent()
+
+
+def test_the_group_is_ahead_of_tables_that_share_a_topic(make_bench: MakeBench) -> None:
+    """⚑ What was handed over and had not landed yet is divided as before; the start halted (CHS-352)."""
+    bench, map_ = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}
+    with running(bench, mirror_of(bench, map_)) as hand_over:
+        hand_over(*send(bench, "xyx"))
+    feeds, planned = mirror_of(bench, map_).feeds(), OffsetRange(*send(bench, "yx"))
+    feeds.hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    lose(bench, tables=["a", "b"])
+    mirror = mirror_of(bench, map_)
+    with closing(open_exact_reader(mirror.config, lambda tp: bench.admin.log_starts([tp])[tp])) as reader:
+        carry_out(mirror.names, survey(mirror, reader))
+    bench.kafka.delete_topic(bench.control_topic)
+    bench.kafka.create_topic(bench.control_topic, 2)
+    with running(bench, mirror_of(bench, map_)):
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4], "b": [1, 3]})

@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, rows_until, timestamps
+from chsink.mirror.rows import _merged, _runs, found_row, row_ranges, timestamps
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 Open = Callable[[], Catalog]
@@ -37,10 +37,16 @@ def table_of(open_catalog: Open, fields: tuple[NestedField, ...], *rows: tuple[A
     return table
 
 
+def rows_until(table: Table, topics: set[str], topic: str, partition: int) -> int | None:
+    """The offset behind the last row; 0 if there is none, None if rows do not tell."""
+    found = row_ranges(table, topics, topic, [partition])
+    return None if found is None else max((each.end for each in found[partition]), default=0)
+
+
 def test_rows_of_several_topics(open_catalog: Open) -> None:
     table = table_of(open_catalog, FIELDS, ("a", 0, 7), ("a", 0, 3), ("b", 0, 9), ("a", 1, 1), (None, None, None))
     topics = {"a", "b"}
-    assert [rows_until(table, topics, t, p) for t, p in (("a", 0), ("b", 0), ("a", 1), ("b", 1))] == [8, 10, 2, None]
+    assert [rows_until(table, topics, t, p) for t, p in (("a", 0), ("b", 0), ("a", 1), ("b", 1))] == [8, 10, 2, 0]
     assert found_row(table, topics, "b", [0, 1]) == "b-0, offset 9"
     assert found_row(table, topics, "b", [1]) == found_row(table, topics, "c", [0]) == ""
 
@@ -55,7 +61,7 @@ def test_without_the_topic_rows_tell_where_one_topic_feeds_the_table(
 
 
 def test_rows_that_tell_nothing(open_catalog: Open) -> None:
-    assert rows_until(table_of(open_catalog, FIELDS), {"a"}, "a", 0) is None
+    assert rows_until(table_of(open_catalog, FIELDS), {"a"}, "a", 0) == 0
     open_catalog().drop_table("shop.orders")
     table = table_of(open_catalog, FIELDS[2:], (7,))
     assert rows_until(table, {"a"}, "a", 0) is None and found_row(table, {"a"}, "a", [0]) == ""

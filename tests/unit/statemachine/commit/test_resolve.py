@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chsink.statemachine.commit.chain import Chain, Link, Snapshot, TableView, read_chain
-from chsink.statemachine.commit.resolve import Log, Resolved, TableVerdict, resolved
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.commit.chain import Chain, Link, Sharing, Snapshot, StoredShare, TableView, read_chain
+from chsink.statemachine.commit.resolve import Because, Log, Resolved, Sharer, TableVerdict, resolved, together
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = Log("id", 0, 20, 12)
@@ -96,7 +96,7 @@ def test_what_a_table_holds_of_topics_without_a_route_is_kept() -> None:
     stored = chain(9, 2, 2)
     stored = replace(stored, links={**stored.links, elsewhere: Link("other id", 0, 4)})
     decided = of(view(Snapshot(3, 3), FIRST, stored=stored), TableVerdict.SKIP)
-    assert decided.chain.links == {TP: Link("id", 9, 9), elsewhere: Link("other id", 0, 4)}
+    assert decided.chain.links == {TP: Link("id", 2, 9), elsewhere: Link("other id", 0, 4)}
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,13 @@ def test_a_new_table(choice: TableVerdict, committed: int | None, until: int) ->
 
 @pytest.mark.parametrize(("choice", "until"), [(TableVerdict.REREAD, 3), (TableVerdict.SKIP, 20)])
 def test_a_recreated_topic(choice: TableVerdict, until: int) -> None:
-    """⚑ The group may still be where the earlier topic was; partitions may be fewer."""
+    """⚑ The group may still be where the earlier topic was; partitions may be fewer.  A backfill that was asked for
+    before landed what ``SKIP`` leaves out.
+    """
     stored = chain(9, 2, 2, "gone")
     stored = replace(stored, links={**stored.links, OTHER: Link("gone", 0, 4)})
     decided = of(view(SECOND, stored=stored), choice, start=3)
-    assert decided.chain.links == {TP: Link("id", until, until)}
+    assert decided.chain.links == {TP: Link("id", 3, until)}
     assert decided.group == {TP: until}
 
 
@@ -132,3 +134,116 @@ def test_a_log_that_lost_records(end: int) -> None:
     decided = of(found, TableVerdict.SKIP, end=end)
     assert decided.chain.links == {TP: Link("id", min(2, end), end)} and decided.group == {TP: end}
     assert decided.forget and not of(found, TableVerdict.SKIP, end=9).forget
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+LOST = view(Snapshot(7, 1))
+ROWS = (OffsetRange(3, 5), OffsetRange(6, 9))
+
+
+def of_both(found: TableView, choice: TableVerdict, first: Log, second: Log) -> Resolved | None:
+    return resolved(found, {TP: first, OTHER: second}, choice)
+
+
+@pytest.mark.parametrize(
+    ("rows", "waiting", "because", "link", "given_up"),
+    [
+        ((), (), Because.NO_ROW, Link("id", 2, 2), ""),
+        ((), (1, 4), Because.NO_ROW, Link("id", 1, 1), ""),
+        (ROWS, (), Because.ROWS, Link("id", 3, 9), "[2, 6)"),
+        ((OffsetRange(0, 9),), (), Because.ROWS, Link("id", 0, 9), ""),
+        ((OffsetRange(0, 30),), (), Because.SHRANK, Link("id", 0, 20), "[2, 20)"),
+    ],
+)
+def test_a_table_that_lost_its_chain_and_has_rows(
+    rows: tuple[OffsetRange, ...], waiting: tuple[int, ...], because: Because, link: Link, given_up: str
+) -> None:
+    """⚑ A topic-partition without a row was given up to the group's offset; one with rows began at their end, so that a
+    backfill landed them again.
+    """
+    mine = replace(LOG, start=2, rows=rows, waiting=waiting)
+    decided = of_both(LOST, TableVerdict.SKIP, mine, replace(LOG, rows=ROWS))
+    assert decided is not None and decided.chain.links[TP] == link and decided.because[TP] is because
+    assert decided.given_up[TP].is_empty if not given_up else str(decided.given_up[TP]) == given_up
+
+
+@pytest.mark.parametrize(
+    ("rows", "because", "origin"), [((), Because.NEW, 12), (None, Because.UNTOLD, 0)], ids=["no rows", "untold"]
+)
+def test_a_table_without_a_row_of_its_topics_is_new(
+    rows: tuple[OffsetRange, ...] | None, because: Because, origin: int
+) -> None:
+    """⚑ Where rows do not tell, the table may hold what comes before: a backfill landed it again."""
+    decided = of(LOST, TableVerdict.SKIP, rows=rows)
+    assert decided.chain.links == {TP: Link("id", origin, 12)} and decided.because == {TP: because}
+    assert decided.given_up == {TP: OffsetRange(0, 12)}
+
+
+def test_a_chain_that_lacks_a_topic_partition_whose_rows_are_there() -> None:
+    """⚑ Its rows were not asked for: they would have landed again."""
+    found = view(SECOND, FIRST, stored=chain(9, 2, 2))
+    assert of_both(found, TableVerdict.REREAD, LOG, replace(LOG, rows=ROWS)) is None
+    decided = of_both(found, TableVerdict.SKIP, LOG, replace(LOG, rows=ROWS, committed=4))
+    assert decided is not None and decided.chain.links == {TP: Link("id", 2, 9), OTHER: Link("id", 3, 9)}
+    assert decided.because == {TP: Because.CHAIN, OTHER: Because.ROWS}
+
+
+def test_a_topic_partition_of_which_only_the_origin_is_stored() -> None:
+    """⚑ It has not landed anything yet, and what was handed over was given up."""
+    found = replace(LOST, origins={TP: Link("id", 5, 5)})
+    assert of(found, TableVerdict.SKIP).chain.links == {TP: Link("id", 5, 5)}
+
+
+def test_a_partition_that_a_recreated_topic_has_more() -> None:
+    """⚑ The group's offset is one of the earlier topic."""
+    decided = of_both(view(SECOND, stored=chain(9, 2, 2, "gone")), TableVerdict.REREAD, LOG, LOG)
+    assert decided is not None and decided.chain.links == {TP: Link("id", 0, 0), OTHER: Link("id", 0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("found", "given_up"),
+    [(ROLLED_BACK, "[5, 9)"), (view(Snapshot(3, 3), FIRST, stored=chain(9, 2, 2)), "[5, 9)"), (view(), "[3, 12)")],
+    ids=["rolled back", "written after the rollback", "new"],
+)
+def test_what_is_given_up(found: TableView, given_up: str) -> None:
+    assert str(of(found, TableVerdict.SKIP, start=3).given_up[TP]) == given_up
+    if given_up != "[5, 9)" or found is ROLLED_BACK:
+        assert of(found, TableVerdict.REREAD, start=3).given_up[TP].is_empty
+
+
+# --- tables that share a topic ---------------------------------------------------------------------------------------
+
+MINE, EARLIER = Sharing("mine", frozenset({"a", "b"})), Sharing("earlier", frozenset({"a", "b"}))
+SHARE = StoredShare(MINE, 7, 1)
+
+
+def at(named: dict[str, Sharer], *others: StoredShare | None) -> dict[str, tuple[int, int | None, bool]] | None:
+    found = together(named, others, MINE)
+    return (
+        None
+        if found is None
+        else {name: (log.least, log.committed, log.sharing == MINE) for name, log in found.items()}
+    )
+
+
+def test_tables_that_all_lost_how_they_share_a_topic() -> None:
+    """⚑ Each continued at its own offset, and the next start halted."""
+    lost = {"a": Sharer(LOG, None, 9), "b": Sharer(LOG, None, 6), "c": Sharer(LOG, None, 12, new=True)}
+    assert at(lost) == dict.fromkeys(lost, (9, 9, True))
+    assert at({"c": lost["c"]}) == {"c": (12, 12, True)}
+    assert at({"b": lost["b"]}, None) is None
+    assert at({"b": lost["b"]}, StoredShare(EARLIER, 1, 1)) is None
+
+
+def test_a_table_that_lost_how_it_shares_a_topic_with_one_that_knows() -> None:
+    """⚑ Below the offset from which the map holds, a record may be in another table."""
+    assert at({"b": Sharer(LOG, None, 6)}, SHARE) == {"b": (7, 12, True)}
+    assert at({"b": Sharer(LOG, None, 6), "a": Sharer(LOG, SHARE, 9)}) == {"b": (7, 12, True), "a": (7, 12, False)}
+    assert at({"a": Sharer(LOG, SHARE, 9)}, None) == {"a": (7, 12, False)}
+
+
+def test_tables_whose_map_has_changed_go_on_where_the_group_is() -> None:
+    """⚑ ``START`` goes on only if no table lacks records that were divided by the earlier map."""
+    earlier = StoredShare(EARLIER, 1, 1)
+    assert at({"a": Sharer(LOG, earlier, 9), "b": Sharer(LOG, SHARE, 6)}) == dict.fromkeys("ab", (12, 12, False))

@@ -1,0 +1,184 @@
+"""``chsink mirror resolve --skip``: nothing lands twice, and nothing is given up that need not be."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from chsink.errors import ChsinkError, HaltError
+from chsink.mirror.opening import OpenMirror
+from chsink.mirror.resolve import carry_out, decide
+from chsink.mirror.task import Share
+from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import SCHEMA
+from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.test_recover import chsink, lose
+from tests.integration.mirror.test_table_by import mirror_of, offsets, running, send
+from tests.support.job import eventually
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
+    """⚑ What was handed over of a partition without a row, and had not landed yet, was given up without a word."""
+    bench = make_bench(partitions=3)
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    bench.catalog().load_table("shop.orders").delete("id = 2")
+    lose(bench, tables=["orders"])
+    bench.hand_over(*bench.produce([4]))
+    bench.hand_over(*bench.produce([5], 1), 1)
+    done = chsink(bench, "resolve", "shop.orders", "--skip", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    keys = ("partition", "continues_at", "because", "given_up")
+    assert [tuple(one[key] for key in keys) for one in json.loads(done.stdout)["changes"]] == [
+        (0, 3, "its last row", "[1, 2)"),
+        (1, 0, "it holds no row", None),
+        (2, 0, "it holds no row", None),
+    ]
+    bench.rounds(bench.coordinator(), 2)
+    assert sorted(n for _, _, n in bench.landed().elements()) == [1, 3, 4, 5]
+    assert "no records" in chsink(bench, "backfill", "shop.orders").stdout
+
+
+def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
+    """⚑ Its rows were not asked for: ``--reread`` landed them again, and so did ``--skip`` if the group was below."""
+    bench = make_bench(partitions=2)
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1]))
+    bench.hand_over(*bench.produce([2, 3], 1), 1)
+    bench.round(first)
+    first.close()
+    bench.coordinators.clear()
+    table = bench.targets()["shop.orders"].table
+    read = table.read()
+    assert read is not None and read.view.stored is not None
+    links = read.view.stored.links
+    table.move(read, replace(read.view.stored, links={bench.tp(): links[bench.tp()]}), uuid.uuid4())
+    refused = chsink(bench, "resolve", "shop.orders", "--reread", "--yes")
+    assert refused.exit_code == 2 and "CHS-348" in refused.stderr
+    bench.delete_groups(bench.group)
+    shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes")
+    assert "its last row" in shown.stdout and "the table's chain" in shown.stdout, shown.output
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([4], 1), 1)
+    bench.round(later)
+    assert bench.landed() == bench.sent()
+
+
+@pytest.mark.soak
+def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: MakeBench) -> None:
+    """⚑ A backfill landed what it held a second time: nobody saw its rows."""
+    plain = Schema(NestedField(1, "id", LongType(), required=True))
+    bench = make_bench(schemas={"orders": plain})
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(first)
+    lose(bench, tables=["orders"])
+    shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes").stdout
+    assert "nothing tells what it holds" in shown and "[0, 2)" in shown
+    assert "no records" in chsink(bench, "backfill", "shop.orders", "--apply").stdout
+
+
+@pytest.mark.soak
+def test_a_table_that_is_new_for_its_topic_gets_new_records(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(first)
+    bench.catalog().create_table("shop.later", SCHEMA)
+    bench.tables = ("orders", "later")
+    shown = chsink(bench, "resolve", "shop.later", "--skip", "--yes")
+    assert "it is new for the topic" in shown.stdout and "[0, 2)" in shown.stdout, shown.output
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([3]))
+    bench.round(later)
+    assert sorted(n for _, _, n in bench.landed("later")) == [3]
+
+
+MAP = {"x": "a", "y": "b"}
+
+
+def skip(mirror: OpenMirror, tables: Sequence[str]) -> dict[str, object]:
+    decision = decide(mirror.names, mirror.targets, tables, mirror.kafka, TableVerdict.SKIP)
+    carry_out(mirror.names, decision)
+    return {change.table: change.as_dict()["continues_at"] for change in decision.changes}
+
+
+@pytest.mark.exit_of("MIRROR_SHARED_APART")
+def test_tables_that_share_a_topic_lost_their_chains(make_bench: MakeBench) -> None:
+    """⚑ Each continued behind its own rows, and the next start halted (CHS-352)."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*send(bench, "xyxyx"))
+    waiting = send(bench, "yx")
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        pass
+    lose(bench, tables=["a", "b"])
+    mirror = mirror_of(bench, MAP)
+    with pytest.raises(ChsinkError, match="CHS-348") as refused:
+        skip(mirror, ["shop.b"])
+    assert "`chsink mirror resolve shop.a shop.b --skip`" in refused.value.hint
+    assert skip(mirror, ["shop.a", "shop.b"]) == {"shop.a": 5, "shop.b": 5}
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*waiting)
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 7], "b": [1, 3, 5, 8]}
+
+
+@pytest.mark.soak
+def test_one_of_the_tables_that_share_a_topic_lost_its_chain(make_bench: MakeBench) -> None:
+    """⚑ The other one says which map is in force: what was handed over meanwhile is divided by it."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*send(bench, "xyxyx"))
+    lose(bench, tables=["b"])
+    assert skip(mirror_of(bench, MAP), ["shop.b"]) == {"shop.b": 4}
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*send(bench, "yx"))
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4, 6], "b": [1, 3, 5]})
+
+
+@pytest.mark.soak
+def test_one_of_them_was_created_again(make_bench: MakeBench) -> None:
+    """⚑ ``--reread`` ended in CHS-352, too."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*send(bench, "xyx"))
+    bench.catalog().drop_table("shop.b")
+    bench.catalog().create_table("shop.b", SCHEMA)
+    mirror = mirror_of(bench, MAP)
+    carry_out(mirror.names, decide(mirror.names, mirror.targets, ["shop.b"], mirror.kafka, TableVerdict.REREAD))
+    with running(bench, mirror_of(bench, MAP)) as hand_over:
+        hand_over(*send(bench, "yx"))
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4], "b": [1, 3]})
+
+
+@pytest.mark.soak
+def test_a_map_whose_earlier_one_is_lost(make_bench: MakeBench) -> None:
+    """⚑ Records are missing, and nobody can tell whose they were: the command gives them up, as it says."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, mirror_of(bench, MAP)):
+        pass
+    feeds = mirror_of(bench, MAP).feeds()
+    planned = OffsetRange(*send(bench, "xyxy"))
+    feeds.hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    for file in (bench.folder / "lake").rglob("a/data/*.parquet"):
+        file.unlink()
+    other = {"x": "b", "y": "a"}
+    with pytest.raises(HaltError, match="CHS-352"), running(bench, mirror_of(bench, other)):
+        pass
+    with pytest.raises(ChsinkError, match="CHS-348"):
+        skip(mirror_of(bench, other), ["shop.b"])
+    assert skip(mirror_of(bench, other), ["shop.a", "shop.b"]) == {"shop.a": 4, "shop.b": 4}
+    with running(bench, mirror_of(bench, other)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [5], "b": [1, 3, 4]}
