@@ -143,14 +143,15 @@ class PropertyKeys:
         return f"chsink.choice.{self.branch}.{self.group}/{choice}"
 
     def named(self, table: str) -> str:
-        """The property that says that records named this table.  Each has its own, which is never changed: so a commit
-        that the catalog applies late takes none away.
+        """The property that says that records named this table, with its uuid.  Each has its own, which is never
+        changed: so a commit that the catalog applies late takes none away.
         """
         return f"{self._named}{table}"
 
-    def names(self, properties: Mapping[str, str]) -> list[str]:
-        """The tables that records named."""
-        return sorted(name.removeprefix(self._named) for name in properties if name.startswith(self._named))
+    def names(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The tables that records named, each with the uuid that it had then."""
+        mine = sorted(name for name in properties if name.startswith(self._named))
+        return {name.removeprefix(self._named): properties[name] for name in mine}
 
     @property
     def _named(self) -> str:
@@ -477,9 +478,10 @@ class MirrorTable:
             found.setdefault(tp.topic, {})[str(tp.partition)] = floor
         return self.set_property(read, self.keys.backfill, json.dumps(found))
 
-    def name_tables(self, read: TableRead, names: Collection[str]) -> Committed:
+    def name_tables(self, read: TableRead, uuids: Mapping[str, str]) -> Committed:
         """Commit that records named these tables."""
-        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.named(name): "" for name in names}),))
+        named = {self.keys.named(name): found for name, found in uuids.items()}
+        return self._commit(read, (SetPropertiesUpdate(updates=named),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found = {}
