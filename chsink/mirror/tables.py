@@ -455,7 +455,7 @@ class MirrorTable:
         named = None if stored is None else stored.snapshot_id
         specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
-        before = None if oldest is None else _rows_before(oldest)
+        before = None if oldest is None else rows_before(oldest)
         origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
         floors = self._floors(metadata.properties)
         return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared, floors)
@@ -531,7 +531,7 @@ def _counted(snapshot: Any) -> dict[str, int | None]:
     return {name: int(said[name]) if str(said.get(name)).isdecimal() else None for name in (TOTAL, ADDED, DELETED)}
 
 
-def _rows_before(snapshot: Any) -> int | None:
+def rows_before(snapshot: Any) -> int | None:
     """How many rows the table had before a snapshot."""
     counted = _counted(snapshot)
     total = counted[TOTAL]

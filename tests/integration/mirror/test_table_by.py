@@ -141,7 +141,7 @@ def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVer
     mirror = mirror_of(bench, {"x": "a"}, others="shop.{value}") if named else mirror_of(bench, {"x": "a", "b": "b"})
 
     def begun() -> OpenMirror:
-        return open_mirror(mirror.config, mirror.kafka)
+        return open_mirror(mirror.config, open_admin(mirror.config))
 
     if named:
         uuid = str(bench.catalog().load_table("shop.b").metadata.table_uuid)

@@ -176,7 +176,7 @@ def test_too_many_are_named_before_one_is_created() -> None:
     )
     error = services.MIRROR_TABLES_BEGIN(tp="t-0", tables='{"shop.of_x": {}, "shop.of_y": {}, "lake.z": {}}')
 
-    def never(*_: object) -> None:
+    def never(*_: object) -> str:
         raise AssertionError
 
     with pytest.raises(HaltError, match=r"CHS-360.*more than 3 .*: shop.of_x, shop.of_y\n"):
