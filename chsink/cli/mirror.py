@@ -71,7 +71,7 @@ def run(
 
 COLUMNS = (
     "table", "snapshot", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s",
-    "snapshots", "files", "bytes",
+    "skipped", "snapshots", "files", "bytes",
 )  # fmt: skip
 
 
@@ -94,6 +94,7 @@ def status(
     valid_through  all records up to this time are in the table; "-" if that is not known
     pending        offsets whose files wait for a commit; pending_units: reports of such files
     lag            offsets that Kafka holds and the table does not; lag_s: the age of the oldest such record, in seconds
+    skipped        records that have no row because a value did not fit or was null; stored with each commit
     snapshots      how many the table keeps; files, bytes: its data files. Many snapshots make commits slow, many small
                    files make reading slow: see `chsink mirror clean`
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

@@ -7,7 +7,7 @@ from threading import Lock
 
 from pyiceberg.manifest import DataFile
 
-from chsink.mirror.events import DataWritten, FileEntry
+from chsink.mirror.events import DataWritten, FileEntry, UnitTag
 from chsink.mirror.files import data_file
 from chsink.statemachine.commit.units import Head, Position, Unit, UnitPart, assemble
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -20,7 +20,7 @@ class Buffer:
         self._lock = Lock()
         self._parts: dict[str, list[UnitPart]] = {}
         self._files: dict[str, FileEntry] = {}
-        self._timestamps: dict[str, int | None] = {}
+        self._tags: dict[str, UnitTag] = {}
 
     @property
     def files(self) -> int:
@@ -47,7 +47,7 @@ class Buffer:
         with self._lock:
             self._parts.setdefault(table, []).append(UnitPart(head, tag.part, locations, at))
             self._files.update(zip(locations, written.files, strict=True))
-            self._timestamps[tag.unit] = tag.timestamp_ms
+            self._tags[tag.unit] = tag
 
     def units(self, table: str) -> tuple[Unit, ...]:
         """The units that were read for a table.  Raises ``DamagedUnit``."""
@@ -67,10 +67,14 @@ class Buffer:
         """The largest record timestamp of these units, by topic-partition."""
         found: dict[TopicPartition, int] = {}
         for unit in units:
-            at = self._timestamps.get(unit.head.unit_id)
-            if at is not None:
+            tag = self._tags.get(unit.head.unit_id)
+            if tag is not None and (at := tag.timestamp_ms) is not None:
                 found[unit.head.tp] = max(at, found.get(unit.head.tp, at))
         return found
+
+    def skipped(self, units: Iterable[Unit]) -> int:
+        """How many records of these units were skipped."""
+        return sum(self._tags[unit.head.unit_id].skipped or 0 for unit in units)
 
     def forget(self, table: str, units: Iterable[Unit]) -> None:
         """Drop units that were committed, or never will be."""
@@ -79,7 +83,7 @@ class Buffer:
             parts = self._parts.get(table, [])
             for part in parts:
                 if part.head.unit_id in gone:
-                    self._timestamps.pop(part.head.unit_id, None)
+                    self._tags.pop(part.head.unit_id, None)
                     for location in part.files:
                         self._files.pop(location, None)
             self._parts[table] = [part for part in parts if part.head.unit_id not in gone]

@@ -63,7 +63,7 @@ class UnitTag:
 
     The unit's files bear a name that is made of its id and range, so no two units name one file.  ``timestamp_ms`` is
     the largest of the unit's records, None where it has none.  ``choice`` is the fingerprint of what chose the records,
-    None if the table takes all.
+    None if the table takes all.  ``skipped`` counts the records that were skipped.
     """
 
     unit: str
@@ -78,6 +78,7 @@ class UnitTag:
     spec_id: int
     timestamp_ms: int | None = None
     choice: str | None = None
+    skipped: int | None = None
 
     @property
     def file_id(self) -> UUID:
@@ -240,6 +241,7 @@ _TAG = {
     "chsink_spec_id": "spec_id",
     "chsink_timestamp": "timestamp_ms",
     "chsink_choice": "choice",
+    "chsink_skipped": "skipped",
 }
 
 

@@ -2,15 +2,16 @@
 
 Rules:
 - Nothing of a range is handed over whose records name such a table: so no record of it was handed over before.
-- The table is created first, and then listed in a table of its topic that the job file names.  A start takes what is
-  listed as if the job file named it.
+- The table is created first, and then listed in a table of its topic that the job file names, with its uuid: a table of
+  another uuid was created again, and does not begin by itself.  A start takes what is listed as if the job file named
+  it.
 - The topic's choice stays the same: which table a record names depends on the record alone.  So the table begins where
   the others lack nothing, and whatever is read again is divided as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
@@ -22,8 +23,8 @@ from chsink.mirror.opening import OpenMirror, named_in
 from chsink.mirror.stop_reasons import Stuck
 from chsink.notation.table_template import value_pattern_of
 
-Create = Callable[[Config, str, Wanted], None]
-"""Creates a table of this configuration, with these columns at least, unless it exists."""
+Create = Callable[[Config, str, Wanted], str]
+"""Creates a table of this configuration, with these columns at least, unless it exists; gives its uuid."""
 SHOWN = 5
 """How many tables an error names."""
 
@@ -51,18 +52,19 @@ def _begin(mirror: OpenMirror, route: MirrorRoute, mine: Mapping[str, Wanted], c
         shown = ", ".join([*sorted(mine)[:SHOWN], *(["…"] if len(mine) > SHOWN else [])])
         raise halts.MIRROR_TOO_MANY_TABLES(topic=route.topic, most=by.max_tables, tables=shown)
     config = mirror.config.with_named({route.table: names})
-    for name, columns in sorted(mine.items()):
-        create(config, name, columns)
+    uuids = {name: create(config, name, columns) for name, columns in sorted(mine.items())}
     with in_words(mirror.names):
-        list_tables(KnownTables(mirror.targets, mirror.names.topic), route.table, mine.keys())
+        list_tables(KnownTables(mirror.targets, mirror.names.topic), route.table, uuids)
 
 
-def list_tables(tables: KnownTables, holder: str, names: Collection[str]) -> None:
+def list_tables(tables: KnownTables, holder: str, uuids: Mapping[str, str]) -> None:
     """List these tables in the table ``holder``.  Raises as :meth:`KnownTables.read`, and :class:`Stuck`."""
     table = tables.targets[holder].table
     for _ in range(ATTEMPTS):
         read, _ = tables.read(holder)
-        if not set(names) - set(table.keys.names(read.table.metadata.properties)):
+        listed = table.keys.names(read.table.metadata.properties)
+        new = {name: found for name, found in uuids.items() if name not in listed}
+        if not new:
             return
-        table.name_tables(read, names)
+        table.name_tables(read, new)
     raise Stuck(holder, 1, "others keep changing the table")

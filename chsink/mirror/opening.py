@@ -258,7 +258,7 @@ def open_mirror(config: Config, kafka: KafkaTopics) -> OpenMirror:
 def named_in(table: MirrorTable) -> list[str]:
     """The tables that records named, as this table lists them.  Raises ``CatalogFailed``."""
     found = table.load()
-    return [] if found is None else table.keys.names(found.metadata.properties)
+    return [] if found is None else [*table.keys.names(found.metadata.properties)]
 
 
 def _sharing(config: Config) -> dict[str, Sharing]:

@@ -160,6 +160,7 @@ def _data_written(partition: StructType) -> Schema:
         _field("chsink_spec_id", 19309, "int", optional=True),
         _field("chsink_timestamp", 19310, "long", optional=True),
         _field("chsink_choice", 19311, "string", optional=True),
+        _field("chsink_skipped", 19312, "long", optional=True),
     )
 
 

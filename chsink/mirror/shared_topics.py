@@ -66,13 +66,17 @@ class SharedTopics:
         gone: Mapping[str, Links],
     ) -> dict[str, TablePlace]:
         found: dict[str, TablePlace] = {}
-        for name, (_, chain) in reads.items():
-            target = self._targets[name]
-            if tp.topic in target.topics:
-                sharing, link = target.sharing.get(tp.topic, _NOT), chain.links.get(tp)
-                was_away = name not in before and (link is None or (bool(link.choice) and bool(before)))
-                is_named = link is None and name not in sharing.tables  # it is listed before it begins
-                found[name] = TablePlace(link, sharing.choice, joins=bool(sharing.choice) and (was_away or is_named))
+        mine = {name: each for name, each in reads.items() if tp.topic in self._targets[name].topics}
+        by = {name: self._targets[name].sharing.get(tp.topic, _NOT) for name in mine}
+        listed = {each for name, (read, _) in mine.items() for each in self._named(name, by[name], read)}
+        for name, (read, chain) in mine.items():
+            sharing, link = by[name], chain.links.get(tp)
+            was_away = name not in before and (link is None or (bool(link.choice) and bool(before)))
+            is_new = link is None and (name, read.view.uuid) in listed  # not one that was created again
+            is_named = is_new and name not in sharing.tables  # it is listed before it begins
+            if link is not None and link.untouched and not link.choice and name in before:
+                link = replace(link, choice=sharing.choice)  # created again: a person decided where it goes on
+            found[name] = TablePlace(link, sharing.choice, joins=bool(sharing.choice) and (was_away or is_named))
         for name in before - found.keys():
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)
             if link is not None:
@@ -99,12 +103,14 @@ class SharedTopics:
 
     def _known(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[str]:
         """The tables of a sharing, also those that records named, as far as the table ``name`` lists them."""
-        for table in sharing.tables:
-            if VALUE not in table:
-                yield table
-                continue
-            listed = self._targets[name].table.keys.names(read.table.metadata.properties)
-            yield from (each for each in listed if value_pattern_of(table, each) is not None)
+        yield from (table for table in sharing.tables if VALUE not in table)
+        yield from (table for table, _ in self._named(name, sharing, read))
+
+    def _named(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[tuple[str, str]]:
+        """The tables of a sharing that the table ``name`` lists, as records named them, each with its uuid then."""
+        templates = [table for table in sharing.tables if VALUE in table]
+        listed = self._targets[name].table.keys.names(read.table.metadata.properties) if templates else {}
+        yield from (each for each in listed.items() if any(value_pattern_of(t, each[0]) is not None for t in templates))
 
     def lacking(
         self, name: str, since: Mapping[TopicPartition, int], read: TableRead, chain: Chain

@@ -54,6 +54,7 @@ class TableStatus:
     """``problem`` is the halt that a start would raise, ``fix`` what to do about it; both are empty if there is none.
     ``lag`` counts offsets that the table lacks, ``lag_s`` is the age of the oldest record among them, None if it is not
     known.  ``pending`` counts offsets with files that wait for a commit, ``pending_units`` the reports of them.
+    ``skipped``: how many records the table's commits have skipped so far.
     ``snapshots``: how many the table keeps; ``files`` and ``bytes``: the data files of the mirror's branch, None if its
     newest snapshot does not say.
     """
@@ -68,6 +69,7 @@ class TableStatus:
     pending_units: int
     lag: int
     lag_s: float | None
+    skipped: int
     snapshots: int
     files: int | None
     bytes: int | None
@@ -78,6 +80,7 @@ class TableStatus:
         return {
             "lag": self.lag,
             "lag_s": self.lag_s,
+            "skipped": self.skipped,
             "pending": self.pending,
             "units": self.pending_units,
             "last_commit": _seconds(self.last_commit),
@@ -224,6 +227,7 @@ def _table(
         units,
         sum(p.end - (p.until or 0) for p in partitions),
         lag_s,
+        table.chain.skipped,
         table.snapshots,
         *table.files,
         partitions,

@@ -136,7 +136,8 @@ class TableCommits:
         """Send the plan to the catalog; the commit requires the table's head, uuid and spec in ``reading``."""
         (read, chain), table = reading, self._tables.targets[name].table
         control = low_watermark(at.positions, plan.waiting, {})
-        after = replace(chain, links=plan.links, control_id=at.control_id, control=control)
+        skipped = chain.skipped + self._buffer.skipped(plan.taken)
+        after = replace(chain, links=plan.links, control_id=at.control_id, control=control, skipped=skipped)
         if plan.kind is Kind.MOVE:
             return table.move(read, after, at.commit_id)
         files = self._buffer.data_files(plan.files)

@@ -143,14 +143,15 @@ class PropertyKeys:
         return f"chsink.choice.{self.branch}.{self.group}/{choice}"
 
     def named(self, table: str) -> str:
-        """The property that says that records named this table.  Each has its own, which is never changed: so a commit
-        that the catalog applies late takes none away.
+        """The property that says that records named this table, with its uuid.  Each has its own, which is never
+        changed: so a commit that the catalog applies late takes none away.
         """
         return f"{self._named}{table}"
 
-    def names(self, properties: Mapping[str, str]) -> list[str]:
-        """The tables that records named."""
-        return sorted(name.removeprefix(self._named) for name in properties if name.startswith(self._named))
+    def names(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The tables that records named, each with the uuid that it had then."""
+        mine = sorted(name for name in properties if name.startswith(self._named))
+        return {name.removeprefix(self._named): properties[name] for name in mine}
 
     @property
     def _named(self) -> str:
@@ -457,7 +458,7 @@ class MirrorTable:
         named = None if stored is None else stored.snapshot_id
         specs = frozenset(metadata.specs())
         cut = parent is not None or (named is not None and metadata.snapshot_by_id(named) is None)
-        before = None if oldest is None else _rows_before(oldest)
+        before = None if oldest is None else rows_before(oldest)
         origins, shared = self._origins(metadata.properties), self._shares(metadata.properties)
         floors = self._floors(metadata.properties)
         return TableView(str(metadata.table_uuid), specs, lineage, cut, stored, origins, before, shared, floors)
@@ -480,9 +481,10 @@ class MirrorTable:
             found.setdefault(tp.topic, {})[str(tp.partition)] = floor
         return self.set_property(read, self.keys.backfill, json.dumps(found))
 
-    def name_tables(self, read: TableRead, names: Collection[str]) -> Committed:
+    def name_tables(self, read: TableRead, uuids: Mapping[str, str]) -> Committed:
         """Commit that records named these tables."""
-        return self._commit(read, (SetPropertiesUpdate(updates={self.keys.named(name): "" for name in names}),))
+        named = {self.keys.named(name): found for name, found in uuids.items()}
+        return self._commit(read, (SetPropertiesUpdate(updates=named),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
         found = {}
@@ -532,7 +534,7 @@ def _counted(snapshot: Any) -> dict[str, int | None]:
     return {name: int(said[name]) if str(said.get(name)).isdecimal() else None for name in (TOTAL, ADDED, DELETED)}
 
 
-def _rows_before(snapshot: Any) -> int | None:
+def rows_before(snapshot: Any) -> int | None:
     """How many rows the table had before a snapshot."""
     counted = _counted(snapshot)
     total = counted[TOTAL]

@@ -174,7 +174,10 @@ class Worker:
         return [
             event
             for work in tables
-            for event in self._events(work, replace(tags[work.table], timestamp_ms=newest.ms), written[work.table])
+            for mine in [written[work.table]]
+            for event in self._events(
+                work, replace(tags[work.table], timestamp_ms=newest.ms, skipped=mine.skipped), mine
+            )
         ]
 
     def _rows(self, work: TableWork, batch: pa.RecordBatch, decoded: TableRows, into: Written) -> pa.Table:

@@ -110,6 +110,7 @@ class MirrorMetrics:
         self.epoch = gauge("epoch", "epoch of the driver that runs the mirror")
         self.lag = gauge("lag_offsets", "offsets that Kafka holds and the table does not", "table")
         self.lag_s = gauge("lag_seconds", "age of the oldest record that the table does not hold", "table")
+        self.skipped = gauge("skipped_records", "records skipped because a value did not fit or was null", "table")
         self.pending = gauge("pending_offsets", "offsets with files that wait for a commit", "table")
         self.units = gauge("pending_units", "reports of files that wait for a commit", "table")
         self.last_commit = gauge("last_commit_timestamp_seconds", "time of the newest snapshot of the mirror", "table")

@@ -106,16 +106,18 @@ class CreateNamed:
     kafka: KafkaAdmin
     log: BoundLogger
 
-    def __call__(self, config: Config, name: str, wanted: Wanted) -> None:
+    def __call__(self, config: Config, name: str, wanted: Wanted) -> str:
         found = {column: field.field_type for column, field in wanted.items()}
         with in_words(self.mirror.names):
-            _create(self.mirror, definition(config, self.kafka, name, found), self.log)
+            return _create(self.mirror, definition(config, self.kafka, name, found), self.log)
 
 
-def _create(mirror: OpenMirror, made: Definition, log: BoundLogger) -> None:
-    _, own = create(mirror.catalog, made)
+def _create(mirror: OpenMirror, made: Definition, log: BoundLogger) -> str:
+    """The table's uuid."""
+    table, own = create(mirror.catalog, made)
     sql = "; ".join(spark_sql(str(mirror.config.mirror.catalog_properties()["name"]), made))
     log.info("created a table" if own else "somebody else created the table", table=made.name, sql=sql)
+    return str(table.metadata.table_uuid)
 
 
 def new_tables(mirror: OpenMirror, kafka: KafkaAdmin) -> Generator[Finding, None, dict[str, TableMetadata]]:

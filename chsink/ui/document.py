@@ -150,7 +150,7 @@ def _mirror(mirror: MirrorPicture) -> dict[str, Any]:
 
 def _mirror_table(table: TableStatus) -> dict[str, Any]:
     """The snapshot as text: a number of 64 bits would lose digits in the browser."""
-    names = ("table", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s")
+    names = ("table", "last_commit", "valid_through", "pending", "pending_units", "lag", "lag_s", "skipped")
     snapshot = None if table.snapshot is None else str(table.snapshot)
     return {**{name: getattr(table, name) for name in names}, "snapshot": snapshot, "halted": bool(table.problem)}
 

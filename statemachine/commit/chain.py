@@ -89,7 +89,8 @@ class Chain:
     ``control`` is, per partition of the control topic with id ``control_id``, the next event that this table has not
     used: a place to start reading, never a reason to skip.  ``snapshot_id`` and ``sequence`` name the newest own
     snapshot, None and 0 when there is none.  ``rows``: how many rows the table had with it, None if that is not known.
-    ``commit_id`` is the commit that stored it.
+    ``commit_id`` is the commit that stored it.  ``skipped`` counts the records that taken units skipped: only people
+    read it.
     """
 
     links: Links = field(default_factory=lambda: MappingProxyType({}))
@@ -99,6 +100,7 @@ class Chain:
     snapshot_id: int | None = None
     sequence: int = 0
     rows: int | None = None
+    skipped: int = 0
 
 
 def with_origin(chain: Chain, tp: TopicPartition, topic_id: str, origin: int) -> Chain:
@@ -294,6 +296,7 @@ def encode(chain: Chain) -> str:
         "snapshot": chain.snapshot_id,
         "sequence": chain.sequence,
         "rows": chain.rows,
+        "skipped": chain.skipped,
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -319,6 +322,7 @@ def decode(text: str) -> Chain:
             document["snapshot"],
             document["sequence"],
             document["rows"],
+            document["skipped"],
         )
     except DamagedChain:
         raise

@@ -85,12 +85,14 @@ class NamedTables:
     def begin(self, world: World, mirror: OpenMirror, begins: ChsinkError) -> None:
         """What :func:`chsink.mirror.named_tables.begin_tables` does, in the simulated catalog."""
         new = sorted({name for wanted in tables_named_by(begins).values() for name in wanted})
+        uuids = {}
         for name in new:
             world.hub.pause()
             world.catalog.add(name)
+            uuids[name] = world.catalog.tables[name].table_uuid
         world.reasons.add("table named")
         with in_words(mirror.names):
-            list_tables(KnownTables(mirror.targets, mirror.names.topic), LISTED, new)
+            list_tables(KnownTables(mirror.targets, mirror.names.topic), LISTED, uuids)
         world.hub.counts["outcome table named"] += len(new)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.errors import BadValueError
 from chsink.mirror.control import ControlSender, Fenced
 from chsink.mirror.coordinator import STUCK_AFTER, Coordinator
@@ -180,6 +182,20 @@ def test_tombstones_halt_or_are_skipped(make_bench: MakeBench) -> None:
     with pytest.raises(BadValues, match="offset 4: column 'id'") as stopped:
         bench.worker(skip_tombstones=True).run(OffsetRange(end, later), bench.records())
     assert stopped.value.count == 1
+
+
+def test_what_was_skipped_is_counted_also_after_a_start(make_bench: MakeBench) -> None:
+    """Each record once; also those of ranges without a row, whose commits make no snapshot."""
+    bench = make_bench()
+    for values in ([{"id": 1}, None, {"id": "x"}], [None, None], [{"id": 2}]):
+        coordinator = bench.coordinator()
+        planned = OffsetRange(*produce(bench.kafka.bootstrap, bench.topic, 0, values))
+        bench.worker(halt_on_bad_value=False).run(planned, bench.records())
+        bench.rounds(coordinator, 2)
+        coordinator.close()
+    assert bench.snapshots() == 2
+    shown = CliRunner().invoke(app, ["mirror", "status", "--json", "-c", str(bench.job_file())])
+    assert json.loads(shown.output)["tables"][0]["skipped"] == 4
 
 
 @pytest.mark.exit_of("MIRROR_BAD_VALUE")

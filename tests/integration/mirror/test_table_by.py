@@ -17,11 +17,14 @@ from chsink.config import Config
 from chsink.errors import HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
-from chsink.mirror.known_tables import Hole
+from chsink.mirror.known_tables import Hole, KnownTables
+from chsink.mirror.named_tables import list_tables
 from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.resolve import carry_out, decide
 from chsink.mirror.tables import MirrorTable
 from chsink.mirror.task import Share
 from chsink.observe.logs import configure
+from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.conftest import MakeBench
@@ -43,6 +46,7 @@ def mirror_of(bench: Bench, tables: Mapping[str, str], **more: Any) -> OpenMirro
             "catalog": {**catalog, "warehouse": f"file://{bench.folder}/lake"},
             "control_topic": bench.control_topic,
             "interval_s": 0.2,
+            "auto_create": "others" in more,
             "route": [{"topic": bench.topic, "table_by": by}],
         },
     })  # fmt: skip
@@ -118,6 +122,49 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
     with running(bench, mirror_of(bench, new)) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}
+
+
+@pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
+@pytest.mark.parametrize(
+    ("named", "verdict"),
+    [
+        (True, TableVerdict.REREAD),
+        pytest.param(True, TableVerdict.SKIP, marks=pytest.mark.soak),
+        pytest.param(False, TableVerdict.REREAD, marks=pytest.mark.soak),
+    ],
+)
+def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVerdict, *, named: bool) -> None:
+    """⚑ One that records named began with the next records, and what it had held was lost silently.  ⚑ For one that the
+    job file names, CHS-352 followed the way out.
+    """
+    bench = make_bench(tables=("a", "b"))
+    mirror = mirror_of(bench, {"x": "a"}, others="shop.{value}") if named else mirror_of(bench, {"x": "a", "b": "b"})
+
+    def begun() -> OpenMirror:
+        return open_mirror(mirror.config, open_admin(mirror.config))
+
+    if named:
+        uuid = str(bench.catalog().load_table("shop.b").metadata.table_uuid)
+        list_tables(KnownTables(mirror.targets, bench.control_topic), "shop.a", {"shop.b": uuid})
+    with running(bench, begun()) as hand_over:
+        hand_over(*send(bench, "xbx"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2], "b": [1]}
+
+    bench.catalog().drop_table("shop.b")
+    bench.catalog().create_table("shop.b", SCHEMA)
+    with pytest.raises(HaltError, match="CHS-342") as halted, running(bench, begun()):
+        pass
+    assert "`chsink mirror resolve shop.b` with --reread" in halted.value.hint
+    opened = begun()
+    carry_out(opened.names, decide(opened.names, {"shop.b": opened.targets["shop.b"]}, opened.kafka, verdict))
+    with running(bench, begun()) as hand_over:
+        hand_over(*send(bench, "xb"))
+        eventually("the next record", lambda: 4 in offsets(bench, "b")["b"])
+    held = {"a": [0, 2, 3], "b": [1, 4] if verdict is TableVerdict.REREAD else [4]}
+    assert offsets(bench, "a", "b") == held
+    with running(bench, begun()):
+        pass
+    assert offsets(bench, "a", "b") == held
 
 
 @pytest.mark.soak

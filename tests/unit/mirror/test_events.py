@@ -36,7 +36,7 @@ from chsink.mirror.schemas import envelope
 NOW = datetime(2026, 11, 21, 20, 0, 0, 123456, tzinfo=UTC)
 ID, COMMIT = UUID(int=1), UUID(int=2)
 TABLE = TableReference("lake", ("shop", "raw"), "orders")
-TAG = UnitTag("u-1", "t-1", "orders", "W8Rn", 3, 10, 20, 0, 2, 0, 1_790_000_000_123)
+TAG = UnitTag("u-1", "t-1", "orders", "W8Rn", 3, 10, 20, 0, 2, 0, 1_790_000_000_123, skipped=5)
 FILE: dict[str, Any] = {
     "content": 0,
     "file_path": "file:/lake/a.parquet",
@@ -67,7 +67,7 @@ PAYLOAD: dict[str, Payload] = {
 }
 GOLDEN = {
     "StartCommit": "9dc10c76b7cb39538a2c37abadfac42d9dd4a78bef4ece3a65fbc68695db3095",
-    "DataWritten": "03afea2fa4a18765ad4060be80e754ef1e4c0d07c6dbd16b851f2ec481798089",
+    "DataWritten": "8e9ea643aa48f3001db7739be6563ab689956aff6c06cb067633c10e9f8a62cd",
     "DataComplete": "cc7d0f0a6af15fe9b57a537d630002252a196b29ac9c6c4e296ee79219773c1e",
     "CommitToTable": "6ab1c879c2c7d0ac8212ea212265fa1b6c0d0ab64e837a255577440928f8868a",
     "CommitComplete": "34015125b61ca3824fbda6481f893b8dd6a716294c74f41ddac8c43a97a2d03c",
@@ -150,7 +150,7 @@ def test_the_ids_are_those_of_the_peer() -> None:
     reference = {k.removeprefix("table_reference."): v for k, v in written.items() if k.startswith("table_reference.")}
     assert reference == {"catalog": 10600, "namespace": 10601, "namespace[]": 10602, "name": 10603}
     assert written["data_files[].file_path"] == 100 and written["data_files[].upper_bounds[].value"] == 130
-    assert {v for k, v in written.items() if k.startswith("chsink_")} == set(range(19300, 19312))
+    assert {v for k, v in written.items() if k.startswith("chsink_")} == set(range(19300, 19313))
     assert ids(payload(2)) == {
         "commit_id": 10100,
         "assignments": 10101,

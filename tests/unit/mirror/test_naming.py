@@ -21,7 +21,8 @@ from chsink.mirror.shared_topics import SharedTopics
 from chsink.mirror.sharing import sharing_of
 from chsink.mirror.tables import PropertyKeys
 from chsink.statemachine.commit.chain import Chain, Link, StoredShare
-from chsink.statemachine.commit.handover import begin
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -94,28 +95,58 @@ def test_it_begins_where_the_topics_other_tables_are(
     committed: int | None, until: list[int], new: int, waiting: bool, added_now: bool
 ) -> None:
     """⚑ F-3: where the others lack something, it may be one of its records.  Below, no record names it."""
-    of, listed = mirror(), ["shop.of_a", *(f"shop.of_n{n}" for n in range(new))]
-    sharing = sharing_of(cast(Any, choices(of)))
-    assert sharing.tables == {"shop.orders", "shop.of_{value}"}
     held = dict(zip(["shop.orders", "shop.of_a"], until, strict=True))
-    target = SimpleNamespace(topics={"t"}, sharing={"t": sharing}, table=Listed(*listed))
-    targets = dict.fromkeys(["shop.orders", *listed], target)
-    topics = SharedTopics(cast(Any, SimpleNamespace(targets=targets)), added_now=added_now)
-    reads = {}
-    for name in targets:
-        links = {TP: Link("id", 0, held[name], sharing.choice)} if name in held else {}
-        view = SimpleNamespace(shared={TP: StoredShare(sharing, 0, 0)} if name in held else {})
-        table = Listed(*(listed if name == "shop.orders" else [])).load()
-        reads[name] = (SimpleNamespace(view=view, table=table), Chain(links=links))
-
-    places = topics.places([TP], cast(Any, reads))[TP]
+    places = placed(held, [f"shop.of_n{n}" for n in range(new)], added_now=added_now)
     found = begin("id", committed, places.values(), 0, waiting=waiting)
 
     reached = max(until)
-    assert {name for name, place in places.items() if place.joins} == targets.keys() - held.keys()
+    assert {name for name, place in places.items() if place.joins} == places.keys() - held.keys()
     origin = max(until) if committed is None and not reached else min(until)
     assert (found.halt, found.origin) == (None, origin), "nothing is waited for"
     assert found.group == (reached if committed is None or committed < reached else None)
+
+
+def placed(
+    held: dict[str, int], new: list[str], *, created_again: str = "", resolved_at: int | None = None, added_now: bool
+) -> dict[str, TablePlace]:
+    """Where tables are that ``held`` the topic up to these offsets, and others that records named."""
+    listed = [*(name for name in held if name != "shop.orders"), *new]
+    sharing = sharing_of(cast(Any, choices(mirror())))
+    assert sharing.tables == {"shop.orders", "shop.of_{value}"}
+    target = SimpleNamespace(topics={"t"}, sharing={"t": sharing}, table=Listed(*listed))
+    topics = SharedTopics(
+        cast(Any, SimpleNamespace(targets=dict.fromkeys(["shop.orders", *listed], target))), added_now=added_now
+    )
+    reads = {}
+    for name in ["shop.orders", *listed]:
+        links = {TP: Link("id", 0, held[name], sharing.choice)} if name in held else {}
+        shared, uuid = {TP: StoredShare(sharing, 0, 0)} if name in held else {}, f"uuid of {name}"
+        if name == created_again:
+            links = {} if resolved_at is None else {TP: Link("id", resolved_at, resolved_at)}
+            shared, uuid = {}, "another"
+        table = Listed(*(listed if name == "shop.orders" else [])).load()
+        view = SimpleNamespace(shared=shared, uuid=uuid)
+        reads[name] = (SimpleNamespace(view=view, table=table), Chain(links=links))
+    return topics.places([TP], cast(Any, reads))[TP]
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+@pytest.mark.parametrize(
+    ("added_now", "resolved_at", "expected"),
+    [
+        (False, None, Beginning("TABLE_UNKNOWN", halt=CommitHalt.CHAIN_MISSING)),
+        (True, None, Beginning("JOINS", origin=8)),
+        (False, 0, Beginning("KEPT")),
+        (False, 8, Beginning("KEPT")),
+    ],
+)
+def test_one_that_was_created_again_does_not_begin_by_itself(
+    resolved_at: int | None, expected: Beginning, *, added_now: bool, waiting: bool
+) -> None:
+    """⚑ What it held was lost silently.  ⚑ Once a person has decided, CHS-352 followed."""
+    held = {"shop.orders": 8, "shop.of_a": 8}
+    places = placed(held, [], created_again="shop.of_a", resolved_at=resolved_at, added_now=added_now)
+    assert begin("id", 8, places.values(), 0, waiting=waiting) == expected
 
 
 class Listed:
@@ -124,7 +155,7 @@ class Listed:
     keys = PropertyKeys("g", "c")
 
     def __init__(self, *names: str) -> None:
-        self.properties = {self.keys.named(name): "" for name in names}
+        self.properties = {self.keys.named(name): f"uuid of {name}" for name in names}
 
     def load(self) -> Any:
         return SimpleNamespace(metadata=SimpleNamespace(properties=self.properties))
@@ -145,7 +176,7 @@ def test_too_many_are_named_before_one_is_created() -> None:
     )
     error = services.MIRROR_TABLES_BEGIN(tp="t-0", tables='{"shop.of_x": {}, "shop.of_y": {}, "lake.z": {}}')
 
-    def never(*_: object) -> None:
+    def never(*_: object) -> str:
         raise AssertionError
 
     with pytest.raises(HaltError, match=r"CHS-360.*more than 3 .*: shop.of_x, shop.of_y\n"):

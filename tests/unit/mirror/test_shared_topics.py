@@ -63,7 +63,7 @@ def test_tables_that_replace_all_others_are_for_a_person(sharing: dict[str, Shar
     """
     target = SimpleNamespace(topics={"t"}, sharing=sharing)
     topics = SharedTopics(cast(Any, SimpleNamespace(targets={"s0": target, "s1": target})), added_now=True)
-    read = (SimpleNamespace(view=SimpleNamespace(shared={})), Chain())
+    read = (SimpleNamespace(view=SimpleNamespace(uuid="u", shared={})), Chain())
 
     places = topics.places([TP], cast(Any, {"s0": read, "s1": read}))[TP]
 

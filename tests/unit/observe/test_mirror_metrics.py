@@ -16,6 +16,7 @@ FOUND = TableStatus(
     pending_units=2,
     lag=5,
     lag_s=1.5,
+    skipped=6,
     snapshots=4,
     files=12,
     bytes=3000,
@@ -31,6 +32,7 @@ def test_the_gauges_of_a_table() -> None:
     assert shown == {
         "chsink_mirror_lag_offsets": 5,
         "chsink_mirror_lag_seconds": 1.5,
+        "chsink_mirror_skipped_records": 6,
         "chsink_mirror_pending_offsets": 3,
         "chsink_mirror_pending_units": 2,
         "chsink_mirror_last_commit_timestamp_seconds": 100,

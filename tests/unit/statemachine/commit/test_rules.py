@@ -141,7 +141,7 @@ def test_rows_that_are_gone_are_missed_after_expiry(then: int | None, before: in
 
 def test_a_chain_survives_its_stored_form() -> None:
     links = {TP: Link("id", 2, 5), TopicPartition("t", 3): Link("id", 0, 0), OTHER: Link("id", 1, 9)}
-    chain = replace(HELD, links=links, rows=12)
+    chain = replace(HELD, links=links, rows=12, skipped=7)
     assert decode(encode(chain)) == chain
     assert decode(encode(Chain())) == Chain()
 
@@ -149,7 +149,7 @@ def test_a_chain_survives_its_stored_form() -> None:
 def test_the_stored_form_is_this() -> None:
     """⚑ It is read by later versions."""
     assert encode(replace(HELD, links={OTHER: Link("id", 2, 5)})) == (
-        '{"commit":"commit","control":["c",{"0":7}],"rows":null,"sequence":3,"snapshot":30,'
+        '{"commit":"commit","control":["c",{"0":7}],"rows":null,"sequence":3,"skipped":0,"snapshot":30,'
         '"topics":{"t":["id",[null,2],[null,5]]},'
         '"version":1}'
     )
