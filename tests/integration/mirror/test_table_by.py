@@ -156,7 +156,7 @@ def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVer
         pass
     assert "`chsink mirror resolve shop.b` with --reread" in halted.value.hint
     opened = begun()
-    carry_out(opened.names, decide(opened.names, {"shop.b": opened.targets["shop.b"]}, opened.kafka, verdict))
+    carry_out(opened.names, decide(opened.names, opened.targets, ["shop.b"], opened.kafka, verdict))
     with running(bench, begun()) as hand_over:
         hand_over(*send(bench, "xb"))
         eventually("the next record", lambda: 4 in offsets(bench, "b")["b"])
