@@ -67,8 +67,7 @@ def ensure(set_name: str, progress: ivy.Progress | None = None, *, file: Path | 
     jars = pins(file)[set_name]
     folder = cache_folder()
     if _missing(jars, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with _one_process(folder / ".lock"):
+        with one_process(folder):
             if absent := _missing(jars, folder):
                 _fetch(set_name, absent, folder, progress, (file or _PINS).name)
     return [folder / jar.file_name for jar in jars]
@@ -116,10 +115,10 @@ def spark_jars_folder() -> Path:
 
 
 def _missing(jars: Sequence[Jar], folder: Path) -> list[Jar]:
-    return [jar for jar in jars if _sha256(folder / jar.file_name) != jar.sha256]
+    return [jar for jar in jars if sha256_of(folder / jar.file_name) != jar.sha256]
 
 
-def _sha256(path: Path) -> str | None:
+def sha256_of(path: Path) -> str | None:
     """A file's digest, or None where there is no file."""
     try:
         with path.open("rb") as file:
@@ -129,8 +128,10 @@ def _sha256(path: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _one_process(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
+def one_process(folder: Path) -> Iterator[None]:
+    """Make the folder if it is not there; one process at a time works in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -144,7 +145,7 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progr
         fetched = ivy.retrieve(set_name, [str(jar) for jar in jars], Path(scratch), spark_jars_folder(), show)
         for jar in jars:
             path = fetched / jar.file_name
-            found = _sha256(path)
+            found = sha256_of(path)
             if found != jar.sha256:
                 raise local.JAR_CHECKSUM(jar=jar, found=found, pinned=jar.sha256, pins=pins_name)
             path.replace(folder / jar.file_name)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from chsink.config import Config
 from chsink.errors import services
 from chsink.jvm.java import java_home
+from chsink.spark import classes
 from chsink.spark.checks import GATEWAY
 from chsink.spark.failures import NO_ANSWER, reason_of
 from chsink.spark.java import JavaObject
@@ -43,6 +44,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if GATEWAY not in os.environ:
         os.environ["JAVA_HOME"] = str(java_home())
+        classes.use()
     builder = SparkSession.builder.appName(config.spark.app_name or f"chsink {config.sink.name}")
     if config.spark.master is not None:
         builder = builder.master(config.spark.master)

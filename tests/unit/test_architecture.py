@@ -192,7 +192,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.clock",
         "chsink.config",
         "chsink.connect",
-        "chsink.jvm.java",
+        "chsink.jvm",
         "chsink.kafka.admin",
         "chsink.mirror",
         "chsink.observe",
