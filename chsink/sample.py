@@ -35,8 +35,7 @@ from chsink.ports import BadValue, Decoder
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
+    from chsink.mirror.new_tables import Definition
     from chsink.mirror.opening import OpenMirror
 
 K = TypeVar("K")
@@ -217,7 +216,7 @@ def _existing(clickhouse: Cluster, route: Route) -> RoutedTable | None:
 
 
 def mirror_sample_findings(
-    mirror: OpenMirror, new: Mapping[str, TableMetadata], kafka: KafkaAdmin, count: int, progress: Progress
+    mirror: OpenMirror, new: Mapping[str, Definition], kafka: KafkaAdmin, count: int, progress: Progress
 ) -> Iterator[Finding]:
     """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables, also the ``new`` ones,
     which a start creates; and which tables cannot be written.  Raises ChsinkError when the catalog or Kafka cannot be

@@ -31,6 +31,7 @@ from chsink.mirror.growing import grow
 from chsink.mirror.known_tables import Target
 from chsink.mirror.lacking import wanted_by
 from chsink.mirror.names import clashes, faults, record_names
+from chsink.mirror.new_tables import Definition
 from chsink.mirror.partitions import unusable
 from chsink.mirror.ports import KafkaTopics
 from chsink.mirror.rest import open_catalog
@@ -154,7 +155,7 @@ class OpenMirror:
                 grow(self.targets[name].table, columns, self.config.tables.max_columns)
         return bool(wanted)
 
-    def readable(self, new: Mapping[str, TableMetadata]) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
+    def readable(self, new: Mapping[str, Definition]) -> dict[str, list[tuple[str, TableColumns, Choice | None]]]:
         """By topic, its tables that can be written, how records become rows, and which do.  ``new`` ones do not exist
         yet.  Raises ChsinkError.
         """
@@ -164,7 +165,8 @@ class OpenMirror:
         for route in self.config.mirror.routes:
             with in_words(self.names):
                 table = self.targets[route.table].table.load()
-            metadata = new.get(route.table) if table is None else table.metadata
+            known = new.get(route.table) if table is None else table
+            metadata = None if known is None else known.metadata
             if metadata is not None and not _unwritable(metadata):
                 value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
                 names = record_names(metadata, value)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pyiceberg.table.metadata import TableMetadata
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink.config import Config, Route
@@ -120,21 +119,21 @@ def _create(mirror: OpenMirror, made: Definition, log: BoundLogger) -> str:
     return str(table.metadata.table_uuid)
 
 
-def new_tables(mirror: OpenMirror, kafka: KafkaAdmin) -> Generator[Finding, None, dict[str, TableMetadata]]:
+def new_tables(mirror: OpenMirror, kafka: KafkaAdmin) -> Generator[Finding, None, dict[str, Definition]]:
     """The tables that a start would create, by name, after findings on what it would refuse.  Nothing is created."""
-    planned: dict[str, TableMetadata] = {}
+    planned: dict[str, Definition] = {}
     for name in mirror.targets:
         if mirror.config.mirror.creates(name):
             yield from guarded(f"the Iceberg table {name}", partial(_plan, mirror, kafka, name, planned))
     return planned
 
 
-def _plan(mirror: OpenMirror, kafka: KafkaAdmin, name: str, planned: dict[str, TableMetadata]) -> Iterator[Finding]:
+def _plan(mirror: OpenMirror, kafka: KafkaAdmin, name: str, planned: dict[str, Definition]) -> Iterator[Finding]:
     config, target = mirror.config, mirror.targets[name]
     with in_words(mirror.names):
         new = target.table.load() is None and mirror.begins(target.topics)
         if new and not _waits(config, kafka, name, target.topics):
-            planned[name] = definition(config, kafka, name).metadata
+            planned[name] = definition(config, kafka, name)
     return iter(())
 
 
