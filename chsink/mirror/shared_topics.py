@@ -74,8 +74,6 @@ class SharedTopics:
             was_away = name not in before and (link is None or (bool(link.choice) and bool(before)))
             is_new = link is None and (name, read.view.uuid) in listed  # not one that was created again
             is_named = is_new and name not in sharing.tables  # it is listed before it begins
-            if link is not None and link.untouched and not link.choice and name in before:
-                link = replace(link, choice=sharing.choice)  # created again: a person decided where it goes on
             found[name] = TablePlace(link, sharing.choice, joins=bool(sharing.choice) and (was_away or is_named))
         for name in before - found.keys():
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)

@@ -122,8 +122,10 @@ def placed(
         links = {TP: Link("id", 0, held[name], sharing.choice)} if name in held else {}
         shared, uuid = {TP: StoredShare(sharing, 0, 0)} if name in held else {}, f"uuid of {name}"
         if name == created_again:
-            links = {} if resolved_at is None else {TP: Link("id", resolved_at, resolved_at)}
-            shared, uuid = {}, "another"
+            links, shared, uuid = {}, {}, "another"
+            if resolved_at is not None:  # `mirror resolve` stores both
+                links = {TP: Link("id", resolved_at, resolved_at, sharing.choice)}
+                shared = {TP: StoredShare(sharing, resolved_at, 0)}
         table = Listed(*(listed if name == "shop.orders" else [])).load()
         view = SimpleNamespace(shared=shared, uuid=uuid)
         reads[name] = (SimpleNamespace(view=view, table=table), Chain(links=links))
