@@ -94,7 +94,8 @@ def status(
     valid_through  all records up to this time are in the table; "-" if that is not known
     pending        offsets whose files wait for a commit; pending_units: reports of such files
     lag            offsets that Kafka holds and the table does not; lag_s: the age of the oldest such record, in seconds
-    skipped        records that have no row because a value did not fit or was null; stored with each commit
+    skipped        records without a row, because a value did not fit, or the record's value was null; each commit
+                   stores the number
     snapshots      how many the table keeps; files, bytes: its data files. Many snapshots make commits slow, many small
                    files make reading slow: see `chsink mirror clean`
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
@@ -137,15 +138,15 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
     --reread continues where the table's own snapshots end. It is refused where they do not show which rows the mirror
     wrote, because records could then land twice. --skip leaves out what was rolled back; in a table that is new for its
-    topic, it lands only records that were not read yet. In a table that lost its chain, it continues after the last row
-    of each topic-partition, and reads those without a row from their first record.
+    topic, it lands only records that were not read yet. In one that lost its chain, _kafka_partition and _kafka_offset
+    say where each topic-partition continues; those without a row are read from their first record, if others have rows.
 
     \b
-    because   what says where the table continues
-    given_up  from the first to the last offset that Kafka holds, that the
-              table may lack, and that is not read
+    because   why it continues there
+    given_up  spans the offsets that Kafka holds, the table may lack, and
+              the mirror will not read
 
-    Tables that share a topic (table_by) and lost what they knew of it have to be named together.
+    Tables that share a topic and lost what they knew of its table_by have to be named together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
         raise typer.BadParameter("pass either --reread or --skip")

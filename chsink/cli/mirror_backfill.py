@@ -38,8 +38,8 @@ def backfill(
     reads         the offsets that Kafka holds and that come before the table's first one; the end is exclusive
     asked_before  down to which offset an earlier command asked for records
 
-    A table that holds rows before its first offset is refused (CHS-355). Only the columns _kafka_partition and
-    _kafka_offset show them. A table without these columns gets nothing if its chain was lost.
+    A table that holds rows before its first offset is refused (CHS-355). Only _kafka_partition and _kafka_offset
+    show such rows. A table without these columns that lost its chain gets nothing.
 
     With table_by, the table gets all records that the map gives it now. If the map has changed since they landed
     elsewhere, a record may then be in two tables.

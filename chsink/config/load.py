@@ -60,7 +60,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         wrong = job_file.JOB_FILE_NOT_UTF8(path=path)
     except tomllib.TOMLDecodeError as error:
-        twice = str(error).startswith("Cannot ")  # declare, overwrite or mutate what is there
+        twice = str(error).startswith(("Cannot ", "Duplicate "))  # declare, overwrite or mutate what is there
         wrong = (job_file.JOB_FILE_TWICE if twice else job_file.JOB_FILE_NOT_TOML)(path=path, reason=error)
     raise InvalidConfigError([problem("", wrong)])
 

@@ -29,12 +29,12 @@ _CHOOSE = (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify`: "
-    "rows that it shows as different are of lost records whose offset a new record has; run `chsink state reset "
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify`, "
+    "and note the rows that it shows as different: new records have taken their offsets; run `chsink state reset "
     "{arguments}`; for each partition in this command, delete the rows and dead letters of the records that Kafka "
-    "still holds, also from the targets of dependent views (otherwise they land twice), but keep rows of lost records: "
-    'the table may have the only copy; set kafka.starting_offsets = "earliest" ("latest" would skip them); '
-    + _NEW_CHECKPOINT,
+    "still holds, also from the targets of dependent views (otherwise they land twice), but keep the noted rows and "
+    "all others of lost records: the table may have the only copy; set kafka.starting_offsets = "
+    '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -423,7 +423,7 @@ MIRROR_CHOICE_CHANGED = halt(
     "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
-    "resolve` with all tables of the topic and --skip: they continue without the missing records.",
+    "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",
 )
 MIRROR_TOO_MANY_TABLES = halt(
     "CHS-360",
@@ -497,10 +497,10 @@ MIRROR_ROWS_UNKNOWN = preflight(
 )
 MIRROR_SHARED_APART = preflight(
     "CHS-348",
-    "Iceberg tables {tables} share {tp} by table_by, and do not record how its records were divided so far: if they "
+    "Iceberg tables {shared} share {tp} by table_by, and not all of them record its present map: if they "
     "continued one by one, a record could land in two tables",
-    "name all of them in one command: `chsink mirror resolve {tables} --skip`; it continues behind what any of them "
-    "holds; or, if you have changed table_by, undo the change and start again",
+    "if you have changed table_by, undo the change and run the command again; otherwise name all of them: `chsink "
+    "mirror resolve {tables} --skip`; they continue behind what any of them holds",
 )
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
@@ -553,8 +553,8 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
     "delete the connector; if it landed what the mirror had landed already, roll the table back to snapshot "
-    "{snapshot}; if it continued where the mirror stopped, set sink.name in the job file to a new name, remove the "
-    "table property {property}, and run `chsink mirror takeover`",
+    "{snapshot}; if it continued where the mirror stopped, move the mirror to a job file of its own with a new "
+    "sink.name, remove the table property {property}, and run `chsink mirror takeover`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -600,7 +600,7 @@ MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
     "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
     "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
-    "if no file waits for a commit, or the files are lost anyway, mark all earlier events as committed: "
+    "if no file waits for a commit, or those that wait are lost anyway, mark all earlier events as committed: "
     "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
     "--to-offset {first} --execute; then run the command again",
 )

@@ -24,7 +24,7 @@ JOB_FILE_NOT_TOML = config(
 JOB_FILE_TWICE = config(
     "CHS-101",
     "{path} is not valid TOML: {reason}",
-    "write each key and section once; a value in braces takes no keys from elsewhere: write them into its braces, on "
+    "write each key and section once; a table in braces cannot be extended elsewhere: write its keys inside them, on "
     "one line (create = {{ partition = […], types = {{ … }} }}), or turn all of it into a section, such as "
     "[mirror.route.create] below its [[mirror.route]]; quote option names where one starts with another (a.b, a.b.c)",
 )

@@ -483,10 +483,10 @@ TABLE_IS_EMPTY = preflight(
     "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
     "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
-    "verify`: it names the offsets that the backup lacks. Or land again what Kafka still holds: run `chsink state "
-    "reset {topic} --table {table:shell}`; {delete}; do the same in the targets of its views; delete the topic's dead "
-    "letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set kafka.starting_offsets = "
-    '"earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
+    "verify`: it names the offsets that the backup lacks; then start. Or land again what Kafka still holds: run "
+    "`chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
+    "delete the topic's dead letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
+    'kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 SHARD_IS_EMPTY = preflight(
@@ -786,8 +786,8 @@ MIRROR_NO_TABLE = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}",
     "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it (`chsink sql "
-    "create-table --iceberg` prints the statements for Spark), or, if it never read its topics either, set auto_create "
-    "= true in its [[mirror.route]]; if it existed before, see CHS-343",
+    "create-table --iceberg` prints the statements for Spark), or, if it never read the table's topics either, set "
+    "auto_create = true in its [[mirror.route]]; if it existed before, see CHS-343",
     ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
 )
 MIRROR_NO_BRANCH = preflight(

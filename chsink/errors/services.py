@@ -24,7 +24,7 @@ KAFKA_UNAVAILABLE = unavailable(
     "CHS-702",
     "Kafka at {bootstrap} does not answer: {reason}",
     'check the network; that kafka.bootstrap names a Kafka listener; that "security.protocol" in [kafka.options] '
-    "matches it (default PLAINTEXT); and the credentials in [kafka.options]; with `chsink dev up`, take the address "
+    "matches it (default PLAINTEXT); and the credentials in [kafka.options]; after `chsink dev up`, take the address "
     "that `chsink dev status` prints; then try again",
 )
 KAFKA_SILENT = unavailable(
@@ -96,7 +96,7 @@ QUERY_FAILED = unavailable(
 CLICKHOUSE_UNAVAILABLE = unavailable(
     "CHS-709",
     "{reason}",
-    "check clickhouse.endpoints (with `chsink dev up`, take the addresses that `chsink dev status` prints), the "
+    "check clickhouse.endpoints (after `chsink dev up`, take the addresses that `chsink dev status` prints), the "
     "network and [clickhouse.tls], then try again",
 )
 STILL_INSERTING = unavailable(

@@ -97,7 +97,7 @@ SAMPLE_EMPTY = preflight(
 )
 SAMPLE_UNDECODED = preflight(
     "CHS-509",
-    "{topic}: the sample was not decoded for Iceberg table {table}: it does not exist, or cannot be written",
+    "Iceberg table {table} does not exist, or cannot be written: the sample of {topic} was not decoded for it",
     "do what the other findings about this table say, then run this again",
 )
 SAMPLE_TOO_LARGE = preflight(

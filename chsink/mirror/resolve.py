@@ -122,7 +122,7 @@ def _together(
         }
         plan = together(named, [shares[name] for name in sharing.keys() - done.keys()], next(iter(sharing.values())))
         if plan is None and skip:
-            raise halts.MIRROR_SHARED_APART(tp=tp, tables=" ".join(sorted(sharing)))
+            raise halts.MIRROR_SHARED_APART(tp=tp, shared=", ".join(sorted(sharing)), tables=" ".join(sorted(sharing)))
         for name, log in (plan or {}).items():
             found[name][tp] = log if skip else replace(logs[name][tp], sharing=log.sharing)
     return found

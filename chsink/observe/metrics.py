@@ -36,7 +36,9 @@ class Metrics:
 
         self.records = counter("records", "Kafka records read and landed", "table")
         self.rows = counter("rows", "rows inserted and confirmed", "table")
-        self.skipped = counter("skipped_records", "records skipped because a value did not fit or was null", "table")
+        self.skipped = counter(
+            "skipped_records", "records skipped because a value did not fit, or the record's value was null", "table"
+        )
         self.dead_letters = counter("dead_letters", "records kept as dead letters", "table")
         self.unknown_fields = counter(
             "unknown_fields", "sampled records with a field that has no column", "topic", "field"
@@ -110,7 +112,9 @@ class MirrorMetrics:
         self.epoch = gauge("epoch", "epoch of the driver that runs the mirror")
         self.lag = gauge("lag_offsets", "offsets that Kafka holds and the table does not", "table")
         self.lag_s = gauge("lag_seconds", "age of the oldest record that the table does not hold", "table")
-        self.skipped = gauge("skipped_records", "records skipped because a value did not fit or was null", "table")
+        self.skipped = gauge(
+            "skipped_records", "records skipped because a value did not fit, or the record's value was null", "table"
+        )
         self.pending = gauge("pending_offsets", "offsets with files that wait for a commit", "table")
         self.units = gauge("pending_units", "reports of files that wait for a commit", "table")
         self.last_commit = gauge("last_commit_timestamp_seconds", "time of the newest snapshot of the mirror", "table")

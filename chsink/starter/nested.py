@@ -22,7 +22,7 @@ from chsink.notation.sql import quote_identifier
 from chsink.ports import Decoder
 
 _MOST: Final = 50
-"""Members of an object; if there are more, their names are data."""
+"""Members of an object; if there are more, its keys are arbitrary."""
 
 
 class _Tuples(ClickHouseTypes):
@@ -59,15 +59,17 @@ def nested_notes(
     values = pa.concat_arrays([batch.column("value") for batch in records])
     for name, kind in offered.columns(values, route.format.named, times=config.tables.infer_times).items():
         if name not in columns:
-            nothing = "the sample does not tell its type: nulls and empty arrays only, or a record, message or union"
+            other = "" if route.format.type == "json" else ", or a record, message or union"
+            nothing = f"the sample does not tell its type: nulls and empty arrays only{other}"
             why = nothing if is_column_name(name) else "chsink makes no column of this name"
             yield f"field {name!r} is left out, because {why}; if you need it, add a column yourself"
         elif kind != columns[name] and kind is not None:
             decoders = [trial(config, route, {name: each}) for each in (kind, columns[name])]
             bad, as_text = [sum(len(decoder.decode(batch).bad) for batch in records) for decoder in decoders]
             of = sum(batch.num_rows for batch in records)
-            fit = f"{bad - as_text} of {of} sampled records do not fit" if bad > as_text else "all sampled records fit"
+            fit = f"of {of} sampled records, {bad - as_text} do not fit" if bad > as_text else "all sampled records fit"
+            as_map = "" if "Map(" in kind else "; as a Map if its keys are arbitrary"
             yield (
-                f"column {name} holds objects as their JSON text. To query their members, declare it as {kind}, which "
-                f"{fit}; as a Map if the names of the members are data; or as JSON (docs/how-to/nested-fields.md)"
+                f"column {name} holds objects as their JSON text. To query their members, declare it as {kind} "
+                f"({fit}){as_map}; or as JSON (docs/how-to/nested-fields.md)"
             )

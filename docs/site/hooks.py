@@ -26,7 +26,7 @@ from packaging.version import InvalidVersion, Version
 ROOT: Final = Path(__file__).parents[2]
 EXAMPLES: Final = "docs/examples"
 DOWNLOAD: Final = (
-    "\n**Files:** download [{0}.zip]({0}.zip) and unpack it where you type the commands below. It has the folder "
+    "\n**Files:** download [{0}.zip]({0}.zip) and unpack it where you run the commands below. It holds the folder "
     "`docs/examples/{0}` with all files that this page names.\n"
 )
 LATEST: Final = "latest"

@@ -57,7 +57,7 @@ def _landed(record: StateRecord) -> int:
 
 def _deleting(target: RoutedTable) -> str:
     """What removes rows that land after this was found: they would be read again."""
-    rows = f"delete the rows of topic {target.topic} that landed in {target.name} since then"
+    rows = f"delete the rows of topic {target.topic} that landed in {target.name} since it was created again"
     if TOPIC not in {c.name for c in target.table.columns}:
         return rows
     which = f"{quote_identifier(TOPIC)} = {quote_string(target.topic)}"
