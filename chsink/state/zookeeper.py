@@ -249,12 +249,16 @@ class ZooKeeperStore:
             return self._client
 
     def _connect(self, deadline: float) -> KazooClient:
+        from kazoo.exceptions import AuthFailedError, ConnectionClosedError
+
         client = self._access.connected(self._session_s, deadline)
         try:
             client.ensure_path_async(self._root).get(timeout=_left(deadline))
         except no_answer() as error:
             end(client)
-            if refusal := self._access.refusal(error, "open or create", self._root):
+            # kazoo itself closes a client only if its login was refused
+            why = AuthFailedError() if isinstance(error, ConnectionClosedError) else error
+            if refusal := self._access.refusal(why, "open or create", self._root):
                 raise refusal from error
             raise StoreUnavailable(f"ZooKeeper at {self._access.hosts}: {error or type(error).__name__}") from error
         return client

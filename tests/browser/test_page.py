@@ -140,7 +140,7 @@ def test_mirror(show: Show) -> None:
     with show(pictures.mirrored()) as page:
         row = page.locator("#mirror tbody tr").first
         expect(row.locator("td")).to_have_text(
-            ["60,210", "44 s", "41,200", "3", "38 s ago", "41 s ago", "5126883402117345921"]
+            ["60,210", "44 s", "41,200", "3", "17", "38 s ago", "41 s ago", "5126883402117345921"]
         )
         looks_well(page, "mirror")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -100,7 +101,21 @@ def test_what_a_login_creates_belongs_to_it(
     assert PASSWORD not in repr(access)
 
 
-def test_a_login_that_the_servers_do_not_know(server: SecuredZooKeeper, authority: Authority, root: str) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_a_login_that_the_servers_do_not_know(
+    server: SecuredZooKeeper, authority: Authority, root: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """``late``: the first question comes after kazoo has closed the session."""
+    connected = ZooKeeperAccess.connected
+
+    def closed(access: ZooKeeperAccess, session_s: float, deadline: float) -> KazooClient:
+        client = connected(access, session_s, deadline)
+        while access.mechanism == "sasl" and client.client_state != KeeperState.CLOSED:
+            time.sleep(0.01)
+        return client
+
+    if late:
+        monkeypatch.setattr(ZooKeeperAccess, "connected", closed)
     known = ZooKeeperAccess(server.hosts, "lander", PASSWORD, "sasl")
     for wrong in (replace(known, password="wrong"), replace(known, user="nobody")):
         error = refused(wrong, root)
