@@ -31,7 +31,8 @@ def backfill(
     chsink mirror backfill shop.refunds --apply    read it
 
     The request is stored in the table. The mirror reads these offsets, a million of a partition at a time, beside its
-    work: at once if it runs, otherwise after its next start. You may stop it at any time. No record lands twice. What
+    work: within mirror.interval_s if it runs, otherwise after its next start. With trigger.mode = "available_now", it
+    ends once it has read them. You may stop it at any time. No record lands twice. What
     Kafka deletes before it is read is left out.
 
     \b
@@ -54,7 +55,9 @@ def backfill(
         typer.echo("Kafka holds no records from before these tables were added")
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
-    if not apply:
+    if apply:
+        typer.echo(f"asked: the mirror reads this within {loaded.mirror.interval_s:g} s, or of its next start")
+    else:
         typer.echo("nothing was changed: add --apply to let the mirror read this")
 
 

@@ -386,7 +386,8 @@ ROWS_PROVE_NOTHING = preflight(
 
 _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
-    "holds, or with --skip to continue without them; then start again"
+    "holds (refused where nothing says which rows are the mirror's), or with --skip to continue without them; then "
+    "start again"
 )
 
 MIRROR_ROLLED_BACK = halt(
@@ -494,6 +495,11 @@ MIRROR_ROWS_UNKNOWN = preflight(
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
     "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
+)
+MIRROR_TABLE_MOVED = preflight(
+    "CHS-348",
+    "Iceberg table {table} was decided about, or the mirror wrote to it, after the plan was shown: nothing was changed",
+    "stop the mirror, and start it to see whether it still halts; if so, stop it and run the command again",
 )
 MIRROR_SHARED_APART = preflight(
     "CHS-348",

@@ -91,7 +91,9 @@ class Coordination:
         self._thread.start()
 
     def finish(self, wait_s: float | None) -> None:
-        """Ask the thread to commit what was handed over and end, within ``wait_s``; None: without a limit."""
+        """Ask the thread to commit what was handed over and end, within ``wait_s``; None: without a limit, and after
+        all backfills that were asked for.
+        """
         self._deadline = None if wait_s is None else monotonic() + wait_s
         self._last = True
         self._wake.set()
@@ -159,7 +161,9 @@ class Coordination:
         return True
 
     def _ended(self, coordinator: Coordinator) -> bool:
-        return self._last and (self._late() or not coordinator.behind())
+        if not self._last or self._late():
+            return self._last
+        return not coordinator.behind() and not (self._deadline is None and coordinator.fills_back())
 
     def _late(self) -> bool:
         return self._deadline is not None and monotonic() >= self._deadline

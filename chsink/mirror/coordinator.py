@@ -236,6 +236,10 @@ class Coordinator:
         reached = {tp: at or 0 for tp, at in self._reached().items()}
         return any(self._lacks(name, links, reached) for name, links in self.tables.links.items())
 
+    def fills_back(self) -> bool:
+        """Whether a table lacks earlier records that a person asked for and Kafka holds."""
+        return bool(self._backfills(list(self.targets), waiting=False))
+
     def _reached(self) -> dict[TopicPartition, int | None]:
         """The offsets up to which records were handed over.  A group may be set beyond the end of a log: what is not
         written yet was not handed over.
@@ -464,7 +468,7 @@ class Coordinator:
             return
         settled = [name for name in self.targets if name not in self._commits.since]
         found = [hole for name in settled for hole in self._holes_of(name, opened)]
-        found += self._backfills(settled)
+        found += self._backfills(settled, waiting=True)
         halted: list[ChsinkError] = []
         until, left = self.clock.now_ms() + REREAD_MS, False
         for hole in found:
@@ -484,8 +488,10 @@ class Coordinator:
         if left:  # the next round begins at once
             self._last_ms -= self.pace.interval_ms
 
-    def _backfills(self, names: Sequence[str]) -> list[Hole]:
-        """The next earlier ranges that tables are to be filled with, as far as Kafka still holds them."""
+    def _backfills(self, names: Sequence[str], *, waiting: bool) -> list[Hole]:
+        """The next earlier ranges that tables are to be filled with, as far as Kafka still holds them; with
+        ``waiting``, but for those that units bring.
+        """
         asked = {name: floors for name in names if (floors := self.tables.floors.get(name))}
         if not asked:
             return []
@@ -493,7 +499,8 @@ class Coordinator:
         starts, found = self.source.log_starts(tps), list[Hole]()
         for name, floors in asked.items():
             held = {tp: max(floor, starts[tp]) for tp, floor in floors.items() if tp in starts}
-            ranges = backfills(self.tables.links[name], self.table_commits.units(name), held, REREAD_OFFSETS)
+            units = self.table_commits.units(name) if waiting else ()
+            ranges = backfills(self.tables.links[name], units, held, REREAD_OFFSETS)
             found += [Hole(name, tp, piece, self.tables.uuids[name], earlier=True) for tp, piece in ranges.items()]
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from chsink.errors import halts, services
@@ -19,18 +19,22 @@ from chsink.mirror.known_tables import ATTEMPTS, Target
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.mirror.trail import handed_over
 from chsink.ports import KafkaCluster, Outcome
-from chsink.statemachine.commit.chain import Link, StoredShare, read_chain
+from chsink.statemachine.commit.chain import Link, Links, StoredShare
 from chsink.statemachine.commit.resolve import (
     Because,
     Log,
     Resolved,
     Sharer,
     TableVerdict,
+    held,
     remembered,
     resolved,
     together,
 )
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+
+Known = tuple[str, Links | None, Links]
+"""What a table is and knows: its uuid, what it surely holds (:func:`held`), and what it remembers."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,11 @@ class LinkChange:
     tp: TopicPartition
     before: Link | None
     decided: Resolved
-    handed_over: int | None
+    handed_over: int
 
     def as_dict(self) -> dict[str, object]:
         """For a person or a program."""
-        at, end = self.decided.chain.links[self.tp].until, self.handed_over or 0
+        at, end = self.decided.chain.links[self.tp].until, self.handed_over
         given_up = self.decided.given_up[self.tp]
         return {
             "table": self.table,
@@ -61,17 +65,21 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class MirrorDecision:
-    """A decision about ``tables`` (by name), with the ``logs`` of each and the uncommitted events as they were at its
-    time.
+    """A decision about ``tables`` (by name), with the ``logs`` of each, the uncommitted events and what each table knew
+    as they were at its time.
     """
 
     tables: Mapping[str, Target]
     choice: TableVerdict
     logs: Mapping[str, Mapping[TopicPartition, Log]]
     waiting: Sequence[DataWritten]
-    changes: tuple[LinkChange, ...]
-    forget: bool
-    """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
+    shown: Mapping[str, Known]
+    changes: tuple[LinkChange, ...] = ()
+
+    @property
+    def forget(self) -> bool:
+        """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
+        return any(change.decided.forget for change in self.changes)
 
 
 def decide(
@@ -82,24 +90,26 @@ def decide(
     Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.
     """
     topics = sorted({topic for name in named for topic in targets[name].topics})
+    tables = {name: targets[name] for name in named}
+    shown = {name: _known(_there(name, target)) for name, target in tables.items()}  # before the logs, which may grow
     ids, tps = source.topic_ids(topics), source.partitions(topics)
     starts, ends = source.log_starts(tps), source.log_ends(tps)
     with closing(names.offsets()) as group:
         committed = group.committed(tps)
     found = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in sorted(tps)}
-    waiting = handed_over(names, whole=True)
-    tables = {name: targets[name] for name in named}
     logs = {name: {tp: log for tp, log in found.items() if tp.topic in tables[name].topics} for name in tables}
-    done = {name: _resolved(name, target, logs[name], waiting, choice) for name, target in tables.items()}
+    decision = MirrorDecision(tables, choice, logs, handed_over(names, whole=True), shown)
+    done = {name: _resolved(name, decision) for name in tables}
     if any(target.sharing for target in tables.values()):
-        logs = _together(targets, logs, done, choice)
-        done = {name: _resolved(name, target, logs[name], waiting, choice) for name, target in tables.items()}
+        decision = replace(decision, logs=_together(targets, logs, done, choice))
+        done = {name: _resolved(name, decision) for name in tables}
+    at = {tp: ends[tp] if offset is None else offset for tp, offset in committed.items()}
     changes = tuple(
-        LinkChange(name, tp, remembered(read.view).get(tp), after, after.group.get(tp, committed[tp]))
+        LinkChange(name, tp, remembered(read.view).get(tp), after, after.group.get(tp, at[tp]))
         for name, (read, after) in done.items()
         for tp in logs[name]
     )
-    return MirrorDecision(tables, choice, logs, waiting, changes, any(after.forget for _, after in done.values()))
+    return replace(decision, changes=changes)
 
 
 def _together(
@@ -130,14 +140,16 @@ def _together(
 
 def carry_out(names: Names, decision: MirrorDecision) -> None:
     """Store the decision.  Raises as :func:`decide`, and services.MIRROR_COMMITS_FAIL."""
-    with names.sender(names.coordinator_id, names.control_group) as coordinator:
-        passed = _ends(names) if decision.forget else {}
+    with ExitStack() as fenced:
+        coordinator = fenced.enter_context(names.sender(names.coordinator_id, names.control_group))
+        moved = sorted({tp for change in decision.changes for tp in change.decided.group})
+        workers = {tp: fenced.enter_context(names.sender(names.worker_id(tp), names.group)) for tp in moved}
+        passed = _ends(names) if decision.forget else {}  # nobody hands over what these topic-partitions had any more
         if passed:
             coordinator.send(KEY, [], {TopicPartition(names.topic, number): end for number, end in passed.items()})
-        for name, target in decision.tables.items():
-            for tp, offset in _stored(name, target, decision, passed).group.items():
-                with names.sender(names.worker_id(tp), names.group) as worker:
-                    worker.send(str(tp), [], {tp: offset})
+        for name in decision.tables:
+            for tp, offset in _stored(name, decision, passed).group.items():
+                workers[tp].send(str(tp), [], {tp: offset})
 
 
 def _ends(names: Names) -> dict[int, int]:
@@ -146,18 +158,25 @@ def _ends(names: Names) -> dict[int, int]:
         return {number: end for number, (_, end) in reader.logs().items()}
 
 
-def _stored(name: str, target: Target, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
+def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
     reason, logs = "", decision.logs[name]
     for _ in range(ATTEMPTS):
-        read, after = _resolved(name, target, logs, decision.waiting, decision.choice)
+        read, after = _resolved(name, decision)
+        if _known(read) != decision.shown[name]:
+            raise halts.MIRROR_TABLE_MOVED(table=name)
         chain = replace(after.chain, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        done = target.table.decide(read, chain, uuid.uuid4(), shares)
+        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason
     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+
+
+def _known(read: TableRead) -> Known:
+    chain = held(read.view)
+    return read.view.uuid, None if chain is None else chain.links, remembered(read.view)
 
 
 def _read(name: str, target: Target) -> TableRead | None:
@@ -167,25 +186,24 @@ def _read(name: str, target: Target) -> TableRead | None:
         raise halts.MIRROR_CHAIN_DAMAGED(tables=name, property=error.name, detail=error) from error
 
 
-def _resolved(
-    name: str,
-    target: Target,
-    logs: Mapping[TopicPartition, Log],
-    waiting: Sequence[DataWritten],
-    choice: TableVerdict,
-) -> tuple[TableRead, Resolved]:
-    read = _read(name, target)
-    if read is None:
+def _there(name: str, target: Target) -> TableRead:
+    if (read := _read(name, target)) is None:
         raise halts.MIRROR_TABLE_GONE(tables=name)
-    chain, units = read_chain(read.view).chain, _usable(waiting, target, read)
-    unknown = logs.keys() - remembered(read.view).keys() - (chain.links.keys() if chain else set())
+    return read
+
+
+def _resolved(name: str, decision: MirrorDecision) -> tuple[TableRead, Resolved]:
+    target, logs = decision.tables[name], decision.logs[name]
+    read = _there(name, target)
+    units, (_, links, before) = _usable(decision.waiting, target, read), _known(read)
+    unknown = logs.keys() - (before if links is None else links).keys()
     rows: dict[TopicPartition, Sequence[OffsetRange]] = {}
     for topic in {tp.topic for tp in unknown}:
         partitions = [tp.partition for tp in unknown if tp.topic == topic]
-        held = target.table.row_ranges(read, target.topics, topic, partitions) or {}
-        rows |= {TopicPartition(topic, partition): ranges for partition, ranges in held.items()}
+        found = target.table.row_ranges(read, target.topics, topic, partitions) or {}
+        rows |= {TopicPartition(topic, partition): ranges for partition, ranges in found.items()}
     mine = {tp: replace(log, waiting=_starts(units, tp, log.topic_id), rows=rows.get(tp)) for tp, log in logs.items()}
-    after = resolved(read.view, mine, choice)
+    after = resolved(read.view, mine, decision.choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)
     return read, after

@@ -367,7 +367,10 @@ class MirrorTable:
         """Commit the chain that a person decided on, and how the table shares topics.  The chain has every
         topic-partition, so stored origins are removed.
         """
-        origins = list(self.keys.origins(read.table.metadata.properties))
+        properties = read.table.metadata.properties
+        removed = list(self.keys.origins(properties))
+        if read.view.stored is None and self.keys.backfill in properties:  # it was asked for by the chain that was lost
+            removed.append(self.keys.backfill)
         back = {
             tp: replace(share, since=chain.links[tp].until)
             for tp, share in read.view.shared.items()
@@ -375,7 +378,7 @@ class MirrorTable:
         } | dict(shares)
         updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
         updates += (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
-        return self._commit(read, (*updates, RemovePropertiesUpdate(removals=origins)) if origins else updates)
+        return self._commit(read, (*updates, RemovePropertiesUpdate(removals=removed)) if removed else updates)
 
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
         """Remove these snapshots, if all branches and tags are still where they were."""

@@ -78,7 +78,11 @@ class Resolved:
 
 
 def held(view: TableView) -> Chain | None:
-    """The chain that the table is known to hold; None if it may hold rows of this mirror that no chain covers."""
+    """The chain that the table is known to hold; None if it may hold rows of this mirror that no chain covers.
+
+    After a rollback, it lacks what the table began to hold only later.  Rows that are older than that may be of these
+    topic-partitions, too: of another program, or of a chain that was lost.
+    """
     reading, stored, own = read_chain(view), view.stored, view.own
     if reading.chain is not None:
         return reading.chain
@@ -86,13 +90,10 @@ def held(view: TableView) -> Chain | None:
         return None if view.lineage or view.cut else Chain()
     if reading.halt is CommitHalt.ROLLED_BACK and any(s.sequence > stored.sequence for s in view.lineage):
         return None  # somebody wrote after the rollback: perhaps the rows that were rolled back
-    if own is not None and own.chain is not None:
-        links = own.chain.links
-    elif view.cut and view.lineage:
+    if own is None and view.cut and view.lineage:
         return None
-    else:  # no rows, or rolled back to before the first own snapshot
-        links = {tp: replace(link, until=link.origin) for tp, link in {**view.origins, **stored.links}.items()}
-    return _named(replace(stored, links=links), own)
+    begun = {tp: link for tp, link in view.origins.items() if tp not in stored.links}
+    return _named(replace(stored, links=begun | dict(own.chain.links if own and own.chain else {})), own)
 
 
 def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableVerdict) -> Resolved | None:
@@ -100,7 +101,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
     known, reread = held(view), choice is TableVerdict.REREAD
     if known is None and reread:
         return None
-    chain = known or _named(Chain(), view.own)
+    chain = known or _named(Chain(skipped=view.stored.skipped if view.stored else 0), view.own)
     surely = (known or (view.own and view.own.chain) or chain).links
     links, passed = dict(chain.links), remembered(view)
     lost = known is None and view.stored is None and any(log.rows for log in logs.values())
@@ -114,15 +115,17 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
         mine = [] if tp.topic in anew else [some[tp] for some in (links, passed) if tp in some]
         there = [OffsetRange(surely[tp].origin, surely[tp].until)] if tp in surely else log.rows or ()
         shrank = any(link.until > log.end for link in mine)
-        if reread and (shrank or (log.rows and tp not in links)):
+        untold = log.rows is None and tp in passed and bool(view.lineage)
+        if reread and tp.topic not in anew and (shrank or (tp not in links and (log.rows or untold))):
             return None
         if tp.topic in anew:
             group[tp] = log.start if reread else log.end
             # from its start on: no backfill that was asked for earlier brings what is left out
             because[tp], links[tp] = Because.RECREATED, Link(log.topic_id, log.start, group[tp])
         elif reread:
-            because[tp] = Because.CHAIN if tp in links else Because.NEW
-            links[tp] = _reread(links.get(tp), log)
+            because[tp] = Because.CHAIN if mine else Because.NEW
+            begins = replace(mine[0], until=mine[0].origin) if mine else None
+            links[tp] = _reread(links.get(tp, begins), log)
         elif lost and not mine and log.rows is not None and not log.rows:
             because[tp], links[tp] = Because.NO_ROW, _reread(None, log)
         else:
@@ -156,10 +159,15 @@ def _other(link: Link, topic_id: str) -> bool:
 
 
 def _reread(link: Link | None, log: Log) -> Link:
-    until = log.least if link is None else link.until
-    # files that wait for a commit hold records that Kafka may have deleted since
-    at = max(until, min([log.start, *(start for start in log.waiting if start >= until)]))
+    at = _from(log.least if link is None else link.until, log)
     return Link(log.topic_id, at if link is None else link.origin, at)
+
+
+def _from(until: int, log: Log) -> int:
+    """The first offset from ``until`` on that can land: of Kafka's log, or of files that wait for a commit, which hold
+    records that Kafka may have deleted since.
+    """
+    return max(until, min([log.start, *(start for start in log.waiting if start >= until)]))
 
 
 def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[Because, Link]:
@@ -169,7 +177,7 @@ def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[B
     found = [OffsetRange(link.origin, link.until) for link in mine] or log.rows or ()
     if found:
         end = max(each.end for each in found)
-        at = min(max(end, log.start, log.least), log.end)
+        at = min(_from(max(end, log.least), log), log.end)
         why = Because.SHRANK if end > log.end else Because.CHAIN if mine else Because.ROWS
         return why, Link(log.topic_id, min(at, *(each.start for each in found)), at)
     at = max(log.end if log.committed is None else log.committed, log.least)

@@ -54,8 +54,8 @@ def mirror_of(bench: Bench, tables: Mapping[str, str], **more: Any) -> OpenMirro
 
 
 @contextmanager
-def running(bench: Bench, mirror: OpenMirror) -> Iterator[Callable[..., None]]:
-    """The mirror; ``hand_over(start, end)`` is what its task does."""
+def running(bench: Bench, mirror: OpenMirror, wait_s: float | None = 10) -> Iterator[Callable[..., None]]:
+    """The mirror; ``hand_over(start, end)`` is what its task does.  ``wait_s``: as where it is told to end."""
     feeds = mirror.feeds()
 
     def hand_over(start: int, end: int, table: str = "") -> None:
@@ -71,7 +71,7 @@ def running(bench: Bench, mirror: OpenMirror) -> Iterator[Callable[..., None]]:
         coordination.begin()
         yield hand_over
     finally:
-        coordination.finish(10)
+        coordination.finish(wait_s)
         while not coordination.join(1):
             pass
         coordination.close()

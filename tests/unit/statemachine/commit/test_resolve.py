@@ -56,12 +56,34 @@ def test_files_that_wait_for_a_commit_are_not_given_up(waiting: tuple[int, ...],
     """⚑ Kafka deleted their records meanwhile: the files are all there is."""
     decided = of(ROLLED_BACK, TableVerdict.REREAD, start=8, waiting=waiting)
     assert decided.chain.links[TP].until == until
+    skipped = of(ROLLED_BACK, TableVerdict.SKIP, start=12, waiting=(*waiting, 10))
+    assert skipped.chain.links[TP].until == min(each for each in (*waiting, 10) if each >= 9)
 
 
 def test_a_rollback_to_before_the_first_snapshot_of_the_mirror() -> None:
-    foreign = Snapshot(7, 1)
-    decided = of(view(foreign, stored=chain(9, 2, 2)), TableVerdict.REREAD)
+    """⚑ The rows may be of this topic-partition: a chain that was rebuilt from rows begins below its first snapshot."""
+    found = view(Snapshot(7, 1), stored=replace(chain(9, 2, 2), skipped=3))
+    decided = of(found, TableVerdict.REREAD, rows=())
     assert decided.chain.links == {TP: Link("id", 2, 2)} and decided.chain.snapshot_id is None
+    for rows in (None, [OffsetRange(2, 5)]):
+        assert resolved(found, {TP: replace(LOG, rows=rows)}, TableVerdict.REREAD) is None
+        skipped = of(found, TableVerdict.SKIP, rows=rows)
+        assert (skipped.chain.links, skipped.chain.skipped) == ({TP: Link("id", 2, 9)}, 3)
+    assert of(replace(found, lineage=()), TableVerdict.REREAD).chain.links == {TP: Link("id", 2, 2)}, "no row is left"
+
+
+def test_a_rollback_to_before_a_topic_partition_began() -> None:
+    """⚑ It began at an offset: what is below was never the table's."""
+    stored = replace(chain(9, 2, 2), links={TP: Link("id", 2, 9), OTHER: Link("id", 100, 120)})
+    logs = {TP: LOG, OTHER: Log("id", 0, 130, 120, rows=())}
+    decided = resolved(view(FIRST, stored=stored), logs, TableVerdict.REREAD)
+    assert decided is not None and decided.chain.links == {TP: Link("id", 2, 5), OTHER: Link("id", 100, 100)}
+    for rows in (None, [OffsetRange(90, 95)]):
+        logs[OTHER] = replace(logs[OTHER], rows=rows)
+        assert resolved(view(FIRST, stored=stored), logs, TableVerdict.REREAD) is None
+    begun = replace(view(FIRST, stored=chain(9, 2, 2)), origins={OTHER: Link("id", 100, 100)})
+    decided = resolved(begun, logs, TableVerdict.REREAD)
+    assert decided is not None and decided.chain.links[OTHER] == Link("id", 100, 100), "nothing of it has landed yet"
 
 
 @pytest.mark.parametrize(
