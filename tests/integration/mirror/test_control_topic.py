@@ -151,7 +151,7 @@ def test_a_dry_run_decodes_for_tables_that_do_not_exist_yet(make_bench: MakeBenc
     planned = "1 of 2 sampled records do not fit Iceberg table shop.orders, which the next start creates, column name: "
     assert (refused.severity, refused.id) == (Severity.ERROR, "CHS-507") and planned in refused.sentence
     assert (undecoded.severity, undecoded.id) == (Severity.INFO, "CHS-509")
-    assert "not decoded for Iceberg table shop.archive: it does not exist" in undecoded.sentence
+    assert "Iceberg table shop.archive does not exist, or cannot be written: the sample" in undecoded.sentence
     [missing] = [f for f in mirror_findings(load(job), open_admin(load(job))) if f.severity is Severity.ERROR]
     assert missing.id == "CHS-262" and "shop.archive" in missing.sentence
     job.write_text(job.read_text().replace('table = "shop.archive"\n', 'table = "shop.archive"\nauto_create = true\n'))
