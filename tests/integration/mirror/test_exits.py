@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +194,7 @@ def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: 
     if compacted:
         table(bench).overwrite(table(bench).scan().to_arrow())
     write(bench, 99)
+    table(bench).delete("id = 99")
     lose_everything(bench)
     for _ in range(2):
         error = halted(bench, halts.MIRROR_ROWS_FOUND, bench.coordinator)
@@ -208,7 +208,7 @@ def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: 
     assert (bench.group_at(0), bench.group_at(1)) == (2, 3)
     bench.hand_over(2, 3)
     land(bench, later, 7)
-    assert bench.landed() == bench.sent() | Counter({(None, None, 99): 1})
+    assert bench.landed() == bench.sent()
 
 
 def lose_everything(bench: Bench) -> None:
