@@ -414,7 +414,10 @@ MIRROR_CHAIN_DAMAGED = halt(
 MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
-    "the table is new in [[mirror.route]], or was created again: " + _RESOLVE,
+    "the table is new in [[mirror.route]], or was created again: "
+    + _RESOLVE
+    + "; with --skip, topic-partitions without a row may be read from their first record if the table holds other "
+    "rows: the plan shows it",
 )
 MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
@@ -484,8 +487,8 @@ MIRROR_LOG_SHRANK = halt(
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
-    "Iceberg table {tables} holds rows of this topic ({detail}), and does not say how far the mirror wrote them: "
-    "records would land again, or not at all",
+    "Iceberg table {tables} holds rows that are or may be of this topic ({detail}), and does not say how far the "
+    "mirror wrote them: records would land again, or not at all",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
     "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
     "the last offset in the rows if none is missing; then start again",
@@ -541,7 +544,8 @@ MIRROR_ROWS_BEFORE = preflight(
 MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "
-    "_kafka_partition and _kafka_offset, or _kafka_topic although several topics feed it",
+    "_kafka_partition and _kafka_offset, or _kafka_topic although several topics feed it, or some rows have no value "
+    "there",
     "to continue with new records only, run `chsink mirror resolve {table} --skip`; " + _FROM_THE_START,
 )
 
@@ -552,7 +556,8 @@ MIRROR_CONNECTOR_TABLE = preflight(
     "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
     "is to continue: records would land twice",
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
-    "[[mirror.route]]; to land new records only, run `chsink mirror resolve {table} --skip`",
+    "[[mirror.route]]; to go on without what the table lacks, run `chsink mirror resolve {table} --skip`: its plan "
+    "shows where each topic-partition continues",
 )
 MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",

@@ -127,7 +127,9 @@ DELETE_NOT_TAKEN_OVER = unavailable(
 SPARK_NOT_STARTED = unavailable(
     "CHS-711",
     "Spark did not start: {reason}",
-    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; Spark's own message is above",
+    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; if Java crashed, delete its "
+    "archives of classes, spark-*.jsa beside the jars that `chsink jars --no-archive` prints; Spark's own message is "
+    "above",
 )
 MIRROR_NOT_HANDED_OVER = unavailable(
     "CHS-712",

@@ -53,7 +53,8 @@ def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
         ids = mirror.kafka.topic_ids(sorted({tp.topic for tp in mine}))
         mine = [tp for tp in mine if starts[tp] < links[tp].origin and (ids[tp.topic] or "") == links[tp].topic_id]
         for topic in dict.fromkeys(tp.topic for tp in mine):
-            held = target.table.row_ranges(read, target.topics, topic, [tp.partition for tp in mine]) or {}
+            partitions = [tp.partition for tp in mine]
+            held = target.table.row_ranges(read, target.topics, topic, partitions, partly=True) or {}
             for tp in (tp for tp in mine if tp.topic == topic):
                 piece, rows = OffsetRange(starts[tp], links[tp].origin), held.get(tp.partition)
                 if rows and rows[0].start < piece.end:

@@ -114,7 +114,7 @@ class KnownTables:
                 self.floors.pop(name, None)
 
     def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
-        """A row of these partitions, without those that the table knows; "" if there is none, or rows do not tell.
+        """A row of these partitions, without those that the table knows; "" if there is none.
         Chain and rows are of one reading: another driver may have begun and landed them since the last one.
         """
         target, (read, chain) = self.targets[name], self.read(name)

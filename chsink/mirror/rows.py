@@ -1,7 +1,8 @@
 """What the rows of a table say by themselves, where no chain speaks: which records of a topic it holds.
 
 Rows are known by ``_kafka_partition`` and ``_kafka_offset``, and by ``_kafka_topic``.  A table without the last one
-counts where one topic alone feeds it.
+counts where one topic alone feeds it.  A row without a value there may be of any record: it was written before the
+column was added, or by another program.
 
 The statistics of a file suffice where all of its rows are of one topic-partition and it has as many rows as its offsets
 span.  Other files are read.
@@ -30,19 +31,38 @@ Runs = list[tuple[I64, I64]]
 
 
 def found_row(
-    table: Table, topics: Collection[str], topic: str, partitions: Collection[int], *, branch: str = MAIN_BRANCH
+    table: Table,
+    topics: Collection[str],
+    topic: str,
+    partitions: Collection[int],
+    *,
+    branch: str = MAIN_BRANCH,
+    unsure: bool = False,
 ) -> str:
-    """A row of these partitions of a topic, in words; "" if there is none, or rows do not tell."""
-    scan = _scan(table, topic, partitions, branch, limit=1) if _tells(table, topics, topic) else None
+    """A row of these partitions of a topic, in words; "" if there is none, or the table lacks the columns.  ``unsure``:
+    a row that may be of any record counts, too.
+    """
+    if not _tells(table, topics, topic):
+        return ""
+    scan = _scan(table, topic, partitions, branch, limit=1)
     rows = [] if scan is None else scan.to_arrow().to_pylist()
-    return "".join(f"{topic}-{row[PARTITION]}, offset {row[OFFSET]}" for row in rows)
+    found = "".join(f"{topic}-{row[PARTITION]}, offset {row[OFFSET]}" for row in rows)
+    return found or ("some rows do not say which records they are" if unsure and _some_silent(table, branch) else "")
 
 
 def row_ranges(
-    table: Table, topics: Collection[str], topic: str, partitions: Collection[int], *, branch: str = MAIN_BRANCH
+    table: Table,
+    topics: Collection[str],
+    topic: str,
+    partitions: Collection[int],
+    *,
+    branch: str = MAIN_BRANCH,
+    partly: bool = False,
 ) -> dict[int, Sequence[OffsetRange]] | None:
-    """By partition, the offsets that have a row: ranges that ascend and lie apart.  None if rows do not tell."""
-    if not _tells(table, topics, topic):
+    """By partition, the offsets that have a row: ranges that ascend and lie apart.  None if rows do not tell; with
+    ``partly``, a row that may be of any record is passed over.
+    """
+    if not _tells(table, topics, topic) or (not partly and _some_silent(table, branch)):
         return None
     runs: dict[int, Runs] = {partition: [] for partition in partitions}
     scan = _scan(table, topic, partitions, branch, limit=None)
@@ -79,6 +99,17 @@ def _tells(table: Table, topics: Collection[str], topic: str) -> bool:
     return {PARTITION, OFFSET} <= names and (TOPIC in names or set(topics) == {topic})
 
 
+def _some_silent(table: Table, branch: str) -> bool:
+    """Whether a row lacks a value in one of the columns.  Files whose statistics count no null are not read."""
+    scan = _on(table, branch, limit=1)
+    if scan is None:
+        return False
+    columns = [name for name in (TOPIC, PARTITION, OFFSET) if name in table.schema().column_names]
+    if not {field.name for field in scan.projection().fields}.issuperset(columns):
+        return scan.count() > 0
+    return bool(scan.filter(" or ".join(f"{name} is null" for name in columns)).select(*columns).to_arrow().num_rows)
+
+
 def _scan(
     table: Table,
     topic: str,
@@ -89,18 +120,22 @@ def _scan(
     columns: tuple[str, ...] = (PARTITION, OFFSET),
 ) -> DataScan | None:
     """Of the branch's rows; None if it has none that tell."""
-    if table.metadata.snapshot_by_name(branch) is None:
-        return None
-    scan = table.scan(limit=limit)
-    if branch != MAIN_BRANCH:
-        scan = scan.use_ref(branch)
-    names = {field.name for field in scan.projection().fields}
-    if not names.issuperset(columns):  # the columns are younger than the branch's newest snapshot
+    scan = _on(table, branch, limit)
+    names = {field.name for field in scan.projection().fields} if scan else set()
+    if scan is None or not names.issuperset(columns):  # the columns are younger than the branch's newest snapshot
         return None
     chosen = f"{PARTITION} in ({', '.join(map(str, sorted(partitions)))})"
     if TOPIC in names:  # no name of a topic has a quote
         chosen += f" and {TOPIC} = '{topic}'"
     return scan.filter(chosen).select(*columns)
+
+
+def _on(table: Table, branch: str, limit: int | None) -> DataScan | None:
+    """Of all rows of the branch, None if it has no snapshot."""
+    if table.metadata.snapshot_by_name(branch) is None:
+        return None
+    scan = table.scan(limit=limit)
+    return scan if branch == MAIN_BRANCH else scan.use_ref(branch)
 
 
 def _told(table: Table, task: FileScanTask, topic: str) -> tuple[int, int, int] | None:

@@ -259,15 +259,18 @@ class MirrorTable:
 
     def found_row(self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]) -> str:
         """See :func:`chsink.mirror.rows.found_row`.  Raises ``CatalogFailed`` if the storage does not answer."""
+        # nothing speaks of the mirror; but a history that is whole shows that no row is the mirror's
+        view = read.view
+        lost = not (view.stored or view.own or view.origins or none_expired(read.table.metadata))
         with self._answered():
-            return found_row(read.table, topics, topic, partitions, branch=self.keys.branch)
+            return found_row(read.table, topics, topic, partitions, branch=self.keys.branch, unsure=lost)
 
     def row_ranges(
-        self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int]
+        self, read: TableRead, topics: Collection[str], topic: str, partitions: Collection[int], *, partly: bool = False
     ) -> dict[int, Sequence[OffsetRange]] | None:
         """See :func:`chsink.mirror.rows.row_ranges`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
-            return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch)
+            return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch, partly=partly)
 
     def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> Times:
         """See :func:`chsink.mirror.rows.timestamps`.  Raises ``CatalogFailed`` if the storage does not answer."""
@@ -542,6 +545,16 @@ def rows_before(snapshot: Any) -> int | None:
     counted = _counted(snapshot)
     total = counted[TOTAL]
     return None if total is None else total - (counted[ADDED] or 0) + (counted[DELETED] or 0)
+
+
+def none_expired(metadata: TableMetadata) -> bool:
+    """Whether the table has each snapshot that it ever had: each takes the next sequence number.  Those of format
+    version 1 have none, and a table that had rows before its first number had such snapshots.
+    Not noticed: such snapshots that have expired, if the last of them left no row.
+    """
+    numbered = {snapshot.sequence_number: snapshot for snapshot in metadata.snapshots}
+    last = getattr(metadata, "last_sequence_number", -1)
+    return len(numbered) == last and 0 not in numbered and (last == 0 or rows_before(numbered[1]) == 0)
 
 
 def said(error: Exception) -> str:

@@ -20,7 +20,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.metadata import TableMetadata
 
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
@@ -29,7 +28,7 @@ from chsink.mirror.files import data_file
 from chsink.mirror.known_tables import KnownTables, Target
 from chsink.mirror.manifests import name_of, referred
 from chsink.mirror.opening import OpenMirror
-from chsink.mirror.tables import Committed, TableRead, rows_before
+from chsink.mirror.tables import Committed, TableRead, none_expired
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link
 from chsink.statemachine.commit.takeover import ReportedFile, Stopped, continued, waits
@@ -245,15 +244,6 @@ class _Look:
         if spec not in specs:
             raise halts.MIRROR_CONNECTOR_FILE(table=name, file=location, reason="the table lacks its partition spec")
         return data_file({**entry, "spec_id": spec})
-
-
-def none_expired(metadata: TableMetadata) -> bool:
-    """Whether the table has each snapshot that it ever had: each takes the next sequence number.  Those of format
-    version 1 have none, and a table that had rows before its first number had such snapshots.
-    """
-    numbered = {snapshot.sequence_number: snapshot for snapshot in metadata.snapshots}
-    last = getattr(metadata, "last_sequence_number", -1)
-    return len(numbered) == last and 0 not in numbered and (last == 0 or rows_before(numbered[1]) == 0)
 
 
 def _check_routed(mirror: OpenMirror, look: _Look, reported: Collection[tuple[str, ...]]) -> None:

@@ -5,6 +5,7 @@ Its name tells what it was made by, and its digest: Java looks whether an archiv
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -49,8 +50,11 @@ def make() -> Iterator[str]:
 
 
 def _found() -> Path | None:
-    there = cache_folder().glob(f"{_fitting()}-*.jsa")
-    return next((archive for archive in there if (sha256_of(archive) or "")[:DIGITS] == archive.stem[-DIGITS:]), None)
+    for archive in cache_folder().glob(f"{_fitting()}-*.jsa"):
+        with contextlib.suppress(OSError):  # such as one that only another user may read
+            if (sha256_of(archive) or "")[:DIGITS] == archive.stem[-DIGITS:]:
+                return archive
+    return None
 
 
 def _fitting() -> str:
@@ -61,7 +65,7 @@ def _fitting() -> str:
 
 
 def _load(archive: Path) -> None:
-    """Run a small streaming job in a Java that archives at its end what it loaded."""
+    """Run a small streaming job in a Java that archives at its end what it loaded.  SystemExit if that Java failed."""
     os.environ |= {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     os.environ[JAVA_OPTIONS] = f'"-XX:ArchiveClassesAtExit={archive}" -XX:TieredStopAtLevel=1'
     builder = SparkSession.builder.master("local[1]").config("spark.jars", spark_jars())
@@ -73,7 +77,7 @@ def _load(archive: Path) -> None:
     gateway = SparkContext._gateway
     spark.stop()
     gateway.proc.stdin.close()  # type: ignore[union-attr] # Java ends with its parent's pipe
-    gateway.proc.wait()  # type: ignore[union-attr]
+    sys.exit(gateway.proc.wait())  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,14 @@ def started(folder: Path, **conf: str) -> tuple[str, bool]:
         [sys.executable, "-c", START, str(job)], check=True, stdout=subprocess.PIPE, text=True, env=env, cwd=folder
     )
     return done.stdout, MAPPED in loaded.read_text(encoding="utf-8")
+
+
+def test_an_archive_that_java_did_not_finish_is_not_kept(tmp_path: Path) -> None:
+    """⚑ Spark's session ends first: what becomes of Java then was not looked at."""
+    most = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))
+    command = [sys.executable, "-m", "chsink.spark.classes", str(tmp_path / "new.jsa")]
+    done = subprocess.run(command, preexec_fn=most, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert done.returncode and b"Unable to write to shared archive file" in done.stdout
 
 
 def test_it_is_made_once_used_and_passed_over(folder: Path) -> None:

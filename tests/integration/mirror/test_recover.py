@@ -16,6 +16,7 @@ from chsink.cli.main import app
 from chsink.errors import ChsinkError
 from chsink.kafka.exact import open_exact_reader
 from chsink.mirror.recover import carry_out, survey
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.task import Share
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
@@ -245,6 +246,31 @@ def test_rows_without_offsets(make_bench: MakeBench) -> None:
     assert "its name and --reread" in said
     from_the_start(bench, SCHEMA, 2)
     assert bench.landed("anew") == bench.sent()
+
+
+def test_rows_that_are_older_than_the_columns(make_bench: MakeBench) -> None:
+    """⚑ Partition 1 seemed to have no row, and landed again."""
+    plain = Schema(*SCHEMA.fields[:2])
+    bench = make_bench(partitions=2, schemas={"orders": plain})
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([11, 12], 1), 1)
+    bench.round(first)
+    with bench.catalog().load_table("shop.orders").update_schema() as change:
+        for field in SCHEMA.fields[2:]:
+            change.add_column(field.name, field.field_type)
+    lose(bench)
+    with pytest.raises(Halted, match="some rows do not say which records they are"):
+        bench.coordinator()
+    bench.close()
+    assert "do not say which records" in refused(bench, "CHS-356")
+    shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes")
+    assert shown.output.count("nothing tells what it holds") == 2, shown.output
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.hand_over(*bench.produce([13], 1), 1)
+    bench.rounds(later, 2)
+    rows = bench.catalog().load_table("shop.orders").scan().to_arrow()
+    assert sorted(rows["id"].to_pylist()) == [1, 2, 11, 12, 13]
 
 
 def test_the_group_is_ahead_of_tables_that_share_a_topic(make_bench: MakeBench) -> None:

@@ -276,7 +276,7 @@ def test_back_to_the_connector_and_on_with_the_mirror(make_bench: MakeBench) -> 
     sink.write(*bench.produce([6, 7]))
     sink.commit()
     assert bench.landed() == bench.sent()
-    assert "CHS-359" in doctor(bench) and "set sink.name to a new name" in doctor(bench)
+    assert "CHS-359" in doctor(bench) and "with a new sink.name" in doctor(bench)
 
     before, bench.group = bench.group, f"{bench.group}-2"
     assert "CHS-263" in doctor(bench)

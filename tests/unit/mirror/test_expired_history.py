@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from chsink.mirror.takeover import none_expired
+from chsink.mirror.tables import none_expired
 
 ROW = pa.table({"id": pa.array([1], pa.int64())})
 

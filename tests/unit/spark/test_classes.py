@@ -60,6 +60,18 @@ def test_a_damaged_one_is_not_used(folder: Path, left: int) -> None:
     assert used() == "-Dx=y"
 
 
+def test_one_that_cannot_be_read_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's, or a folder of its name: a start goes on without it, or with the next one."""
+    fitting = archive()
+    fitting.unlink()
+    fitting.mkdir()
+    assert used() == "-Dx=y"
+    next_one = fitting.with_name(fitting.name.replace(".jsa", "")[: -classes.DIGITS] + "1" * classes.DIGITS + ".jsa")
+    next_one.write_bytes(CONTENT)
+    monkeypatch.setattr(classes, "sha256_of", lambda path: "1" * 64 if path == next_one else jars.sha256_of(path))
+    assert str(next_one) in used()
+
+
 def test_another_jar_of_spark_wants_another_archive(folder: Path) -> None:
     archive()
     (folder / "spark" / "b.jar").touch()
