@@ -197,12 +197,18 @@ def _resolved(name: str, decision: MirrorDecision) -> tuple[TableRead, Resolved]
     read = _there(name, target)
     units, (_, links, before) = _usable(decision.waiting, target, read), _known(read)
     unknown = logs.keys() - (before if links is None else links).keys()
-    rows: dict[TopicPartition, Sequence[OffsetRange]] = {}
+    mine = {tp: replace(log, waiting=_starts(units, tp, log.topic_id)) for tp, log in logs.items()}
     for topic in {tp.topic for tp in unknown}:
         partitions = [tp.partition for tp in unknown if tp.topic == topic]
-        found = target.table.row_ranges(read, target.topics, topic, partitions) or {}
-        rows |= {TopicPartition(topic, partition): ranges for partition, ranges in found.items()}
-    mine = {tp: replace(log, waiting=_starts(units, tp, log.topic_id), rows=rows.get(tp)) for tp, log in logs.items()}
+        all_tell = target.table.row_ranges(read, target.topics, topic, partitions)
+        some = {} if all_tell else target.table.row_ranges(read, target.topics, topic, partitions, partly=True) or {}
+        for tp in (TopicPartition(topic, partition) for partition in partitions):
+            log, found = mine[tp], some.get(tp.partition)
+            if all_tell is not None:
+                mine[tp] = replace(log, rows=all_tell[tp.partition])
+            elif found:  # rows that do not tell may be of any record that was handed over
+                at = log.end if log.committed is None else log.committed
+                mine[tp] = replace(log, rows=found, least=max(log.least, at))
     after = resolved(read.view, mine, decision.choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)

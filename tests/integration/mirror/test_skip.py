@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -86,6 +87,30 @@ def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: Make
     shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes").stdout
     assert "nothing tells what it holds" in shown and "[0, 2)" in shown
     assert "no records" in chsink(bench, "backfill", "shop.orders", "--apply").stdout
+
+
+@pytest.mark.soak
+def test_a_row_that_tells_nothing_beside_others_that_do(make_bench: MakeBench) -> None:
+    """⚑ With one such row, the others counted for nothing: where the group was below them, they landed again."""
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    rows = bench.catalog().load_table("shop.orders").scan().to_arrow().slice(0, 1)
+    for name in ("_kafka_partition", "_kafka_offset"):
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pa.nulls(1, rows.schema.field(at).type))
+    bench.catalog().load_table("shop.orders").append(rows)
+    lose(bench)
+    with bench.names.sender(bench.names.worker_id(bench.tp()), bench.group) as worker:
+        worker.send("t", [], {bench.tp(): 1})
+    refused = chsink(bench, "resolve", "shop.orders", "--reread", "--yes")
+    assert refused.exit_code == 2 and "CHS-348" in refused.output
+    assert chsink(bench, "resolve", "shop.orders", "--skip", "--yes").exit_code == 0
+    later = bench.coordinator()
+    bench.hand_over(1, bench.produce([4])[1])
+    bench.rounds(later, 2)
+    assert sorted(n for _, _, n in bench.landed().elements()) == [1, 1, 2, 3, 4], "two of them: the row without a place"
 
 
 @pytest.mark.soak
