@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.chaos.letters import send_bad
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
@@ -19,6 +21,8 @@ from tests.support.proxies import HttpFault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
 
 OUTAGE_S = 60
 
