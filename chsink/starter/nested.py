@@ -67,9 +67,9 @@ def nested_notes(
             decoders = [trial(config, route, {name: each}) for each in (kind, columns[name])]
             bad, as_text = [sum(len(decoder.decode(batch).bad) for batch in records) for decoder in decoders]
             of = sum(batch.num_rows for batch in records)
-            fit = f"of {of} sampled records, {bad - as_text} do not fit" if bad > as_text else "all sampled records fit"
+            fit = f"does not fit {bad - as_text} of {of}" if bad > as_text else "fits all"
             as_map = "" if "Map(" in kind else "; as a Map if its keys are arbitrary"
             yield (
                 f"column {name} holds objects as their JSON text. To query their members, declare it as {kind} "
-                f"({fit}){as_map}; or as JSON (docs/how-to/nested-fields.md)"
+                f"({fit} sampled records){as_map}; or as JSON (docs/how-to/nested-fields.md)"
             )
