@@ -32,8 +32,8 @@ def backfill(
 
     The request is stored in the table. The mirror reads these offsets, a million of a partition at a time, beside its
     work: within mirror.interval_s if it runs, otherwise after its next start. With trigger.mode = "available_now", it
-    ends once it has read them. You may stop it at any time. No record lands twice. What
-    Kafka deletes before it is read is left out.
+    ends once it has read them. You may stop it at any time. No record lands twice. What Kafka deletes before it is read
+    is left out.
 
     \b
     reads         the offsets that Kafka holds and that come before the table's first one; the end is exclusive

@@ -43,7 +43,7 @@ def make() -> Iterator[str]:
             command = [sys.executable, "-m", __name__, str(new)]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode or not (digest := sha256_of(new)):
-                yield "no archive was made, --no-archive does not try:\n" + "\n".join(done.stdout.splitlines()[-8:])
+                yield "no archive was made (--no-archive skips it):\n" + "\n".join(done.stdout.splitlines()[-8:])
                 return
             archive = new.replace(folder / f"{_fitting()}-{digest[:DIGITS]}.jsa")
         yield f"archived Spark's classes: {archive.name}, {archive.stat().st_size >> 20} MiB"

@@ -1,6 +1,6 @@
 """Notes beside a proposed table: what became of nested fields, and which fields got no column.
 
-Objects of JSON become text, which holds any later object.  A note names the type that keeps their members apart.
+Objects of JSON become text, which holds any later object.  A note names the type that lets SQL query their members.
 """
 
 from __future__ import annotations

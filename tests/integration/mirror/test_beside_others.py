@@ -37,6 +37,17 @@ def rolled_back(bench: Bench, to: int) -> None:
     bench.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(to).commit()
 
 
+def landed_twice(bench: Bench) -> int:
+    """Land 1 and 2, then 3.  Returns the snapshot between."""
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(first)
+    kept = head(bench)
+    bench.hand_over(*bench.produce([3]))
+    bench.round(first)
+    return kept
+
+
 def head(bench: Bench) -> int:
     snapshot = bench.catalog().load_table("shop.orders").current_snapshot()
     assert snapshot is not None
@@ -51,12 +62,7 @@ def ids(bench: Bench) -> list[int]:
 def test_two_people_decide_about_one_halt(make_bench: MakeBench) -> None:
     """⚑ The second answer, to a plan that was shown before, set the table back: records landed twice."""
     bench = make_bench()
-    first = bench.coordinator()
-    bench.hand_over(*bench.produce([1, 2]))
-    bench.round(first)
-    kept = head(bench)
-    bench.hand_over(*bench.produce([3]))
-    bench.round(first)
+    kept = landed_twice(bench)
     rolled_back(bench, kept)
     shown = decide(bench.names, bench.targets(), ["shop.orders"], bench.admin, TableVerdict.SKIP)
     assert chsink(bench, "resolve", "shop.orders", "--skip", "--yes").exit_code == 0
@@ -93,12 +99,7 @@ def test_the_mirror_lands_more_while_the_question_is_shown(make_bench: MakeBench
 def test_skip_keeps_the_files_that_wait(make_bench: MakeBench) -> None:
     """⚑ Kafka no longer held their records, so ``--skip`` went on behind them, without a word."""
     bench = make_bench()
-    first = bench.coordinator()
-    bench.hand_over(*bench.produce([1, 2]))
-    bench.round(first)
-    kept = head(bench)
-    bench.hand_over(*bench.produce([3]))
-    bench.round(first)
+    kept = landed_twice(bench)
     bench.hand_over(*bench.produce([4, 5]))
     rolled_back(bench, kept)
     bench.produce([6])
