@@ -42,6 +42,8 @@ _DEFAULTS: Final = {
     "log.cleaner.dedupe.buffer.size": str(16 << 20),
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
+    # One node need not tell the others twice a second that it is there.
+    "metadata.max.idle.interval.ms": "0",
     "min.insync.replicas": "1",
     "num.io.threads": "4",
     "num.network.threads": "2",
@@ -51,7 +53,7 @@ _DEFAULTS: Final = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     # After SIGKILL the old registration holds until its session ends; a busy machine must not end a live one.
-    "broker.heartbeat.interval.ms": "500",
+    "broker.heartbeat.interval.ms": "1500",
     "broker.session.timeout.ms": "6000",
     # A node that was its quorum's leader waits this long for another before it leads again.
     "controller.quorum.election.timeout.ms": "200",

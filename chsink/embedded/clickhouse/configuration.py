@@ -91,7 +91,9 @@ def _server(path: Path, folders: Folders, ports: Ports, zookeeper: str | None, k
         f"<background_schedule_pool_size>{_SCHEDULE_THREADS}</background_schedule_pool_size>",
         "<log-level>warning</log-level>",
         f"<user_files_path>{escape(str(folders.user_files))}/</user_files_path>",
-        f"<logger><log>{escape(str(path / 'engine.log'))}</log></logger>",
+        # A server that nobody asks wakes 20 times a second for the first of these, and again for the second.
+        "<memory_worker_period_ms>1000</memory_worker_period_ms>",
+        f"<logger><async>false</async><log>{escape(str(path / 'engine.log'))}</log></logger>",
         f"<user_directories><users_xml><path>{escape(str(users_file))}</path></users_xml></user_directories>",
     ]
     if zookeeper is not None:

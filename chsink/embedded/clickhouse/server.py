@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-_POLL_S: Final = 0.05
+_READY_POLL_S: Final = 0.05
+_ALIVE_POLL_S: Final = 1.0
+"""How often a running one looks whether its servers ended by themselves.  A signal is seen at once."""
 
 
 class Servers:
@@ -34,11 +36,11 @@ class Servers:
     def run(self, ready: Callable[[], bool], on_ready: Callable[[], None], stop: threading.Event) -> bool:
         """Serve until ``stop``; False if they ended by themselves, the reason printed.  ``on_ready`` is called once."""
         self._thread.start()
-        while not stop.wait(_POLL_S) and self._thread.is_alive():
+        while not stop.wait(_READY_POLL_S) and self._thread.is_alive():
             if not ready():
                 continue
             on_ready()
-            while not stop.wait(_POLL_S) and self._thread.is_alive():
+            while not stop.wait(_ALIVE_POLL_S) and self._thread.is_alive():
                 pass
             break
         if not stop.is_set():
