@@ -17,11 +17,18 @@ A *re-insert* takes its rows from the batch at hand, which covers ``[s, e)`` fro
 ``[s, e)`` from Kafka, because the batch does not hold all of it.  Nothing here knows how either is done.  ``Worklist``
 hands out the steps of a batch; its caller can neither skip a step nor take one early.
 
-Other files never decide on a step.  They only stop one, because of something that shows later or in another place:
+Other files never decide on a step.  They only stop one, because of something that this file is not told:
 
-- ``batch/recheck.py``: while a range was read, its topic was recreated, or Kafka deleted records of it;
-- ``clickhouse/window.py``: a table may have forgotten the tokens, so rows are looked for before they are sent again;
+- ``batch/recheck.py``: at the start and before and after a range is read, whether Kafka's topic is the same one, and
+  still holds the records;
+- ``batch/driver.py``: the table of a range in doubt has no route any more, or its shard layout is not stored;
+- ``batch/take_up.py``: sent again, a range would lose or gain dead letters or columns;
+- ``batch/confirm.py``: the acknowledgements do not cover a range, or views may not hold it;
+- ``clickhouse/window.py``, ``clickhouse/kept.py``: a table may have forgotten the tokens, so rows are looked for before
+  they are sent again and after; whether somebody deleted, moved or added some;
 - ``batch/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither would.
+
+``choices.py`` says where a table that ``table_by`` names for the first time begins.
 
 The mirror has decision tables of its own, in ``commit/``.  The table in ``docs/how-a-batch-survives.md`` is
 generated from this file by :mod:`render`.

@@ -657,6 +657,11 @@ MIRROR_MAIN_UNSEEN = preflight(
     "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
     "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
+MIRROR_SNAPSHOT_NOT_THERE = preflight(
+    "CHS-353",
+    "branch {branch} of {table} has no snapshot {snapshot}",
+    "name a snapshot of the branch: the table's metadata table `refs` has its newest one, `snapshots` has all",
+)
 MIRROR_OLD_BROKER = preflight(
     "CHS-354",
     "broker {broker} is older than Kafka 2.5 ({api} up to version {found}, the mirror needs {needed})",
@@ -670,9 +675,4 @@ MIRROR_GIVEN_UP = preflight(
     "land in no table",
     "no action needed if you no longer want this table; otherwise create it, name it in table_by again, and run "
     "`chsink mirror backfill {table} --apply` to land those that Kafka still holds",
-)
-MIRROR_SNAPSHOT_NOT_THERE = preflight(
-    "CHS-353",
-    "branch {branch} of {table} has no snapshot {snapshot}",
-    "name a snapshot of the branch: the table's metadata table `refs` has its newest one, `snapshots` has all",
 )

@@ -40,63 +40,63 @@ from chsink.replay.source import ROUND_LETTERS, bounded
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
-Lane = tuple[str, int, str]
-"""Topic, partition and table."""
+_Origin = tuple[str, int, str]
+"""Topic, partition and table: of which record a dead letter is, and for which table."""
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class _Index:
-    """Where the dead letters are.  ``columns``: a number for each lane, the offset of the record and its digest;
-    partition, offset and size of the dead letter itself.  ``lists`` numbers those of which there is a mark, by lane and
-    nonce; ``marked`` has the list by lane and record.
+    """Where the dead letters are.  ``columns``: a number for each origin, the offset of the record and its digest;
+    partition, offset and size of the dead letter itself.  ``lists`` numbers those of which there is a mark, by origin
+    and nonce; ``marked`` has the list by origin and record.
     """
 
-    lanes: dict[Lane, int] = field(default_factory=dict)
+    origins: dict[_Origin, int] = field(default_factory=dict)
     columns: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(6)))
     marked: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     lists: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def lane(self, topic: str, partition: int, table: str) -> int:
+    def origin(self, topic: str, partition: int, table: str) -> int:
         """Its number."""
-        return self.lanes.setdefault((topic, partition, table), len(self.lanes))
+        return self.origins.setdefault((topic, partition, table), len(self.origins))
 
     def add(self, letter: Letter) -> None:
         """One more dead letter."""
         at = letter.place
         size = 200 + sum(len(part or b"") for part in (letter.key, letter.value, *(v for _, v in letter.headers)))
-        lane = self.lane(at.topic, at.partition, at.table)
-        row = lane, at.offset, short(letter.digest), letter.partition, letter.offset, size
+        origin = self.origin(at.topic, at.partition, at.table)
+        row = origin, at.offset, short(letter.digest), letter.partition, letter.offset, size
         for column, number in zip(self.columns, row, strict=True):
             column.append(number)
 
     def mark(self, at: LetterPlace, digest: str, nonce: str) -> None:
         """Its record has a row, like all records of the list."""
-        lane = self.lane(at.topic, at.partition, at.table)
-        number = self.lists.setdefault((lane, nonce), len(self.lists))
-        self.marked[lane].setdefault(_record(at.offset, short(digest)), number)
+        origin = self.origin(at.topic, at.partition, at.table)
+        number = self.lists.setdefault((origin, nonce), len(self.lists))
+        self.marked[origin].setdefault(_record(at.offset, short(digest)), number)
 
-    def positions(self, lane: int, offsets: Iterable[int], nonce: str = "") -> list[tuple[int, int, int, int]]:
+    def positions(self, origin: int, offsets: Iterable[int], nonce: str = "") -> list[tuple[int, int, int, int]]:
         """Of the dead letters at these offsets, but for what another list than ``nonce`` replayed: the record's offset
         and digest, and the partition and offset where each dead letter is.
         """
-        lanes, of, digest, partition, at, _ = self._rows()
-        chosen = (lanes == lane) & np.isin(of, np.fromiter(offsets, np.int64))
+        origins, of, digest, partition, at, _ = self._rows()
+        chosen = (origins == origin) & np.isin(of, np.fromiter(offsets, np.int64))
         found = zip(*(column[chosen].tolist() for column in (of, digest, partition, at)), strict=True)
-        marked, own = self.marked[lane], self.lists.get((lane, nonce))
+        marked, own = self.marked[origin], self.lists.get((origin, nonce))
         return [one for one in found if marked.get(_record(one[0], one[1]), own) == own]
 
     def open(self) -> Iterator[tuple[LetterPlace, int]]:
         """The places of dead letters without a mark, each once, with its size, in the order of the topic."""
-        lanes, of, digest, partition, at, size = self._rows()
-        names = {number: lane for lane, number in self.lanes.items()}
+        origins, of, digest, partition, at, size = self._rows()
+        names = {number: origin for origin, number in self.origins.items()}
         order = np.lexsort((at, partition))
-        rows = zip(lanes[order], of[order], digest[order], strict=True)
-        done = (_record(int(offset), int(record)) in self.marked[int(lane)] for lane, offset, record in rows)
+        rows = zip(origins[order], of[order], digest[order], strict=True)
+        done = (_record(int(offset), int(record)) in self.marked[int(origin)] for origin, offset, record in rows)
         order = order[~np.fromiter(done, np.bool_, len(order))]
-        _, first = np.unique(np.stack([lanes[order], of[order]]), axis=1, return_index=True)
+        _, first = np.unique(np.stack([origins[order], of[order]]), axis=1, return_index=True)
         for row in order[np.sort(first)].tolist():
-            topic, number, table = names[int(lanes[row])]
+            topic, number, table = names[int(origins[row])]
             yield LetterPlace(topic, number, int(of[row]), table), int(size[row])
 
     def _rows(self) -> list[I64]:
@@ -151,11 +151,11 @@ class InTopic:
 
     def has_landed(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.replay.source.LetterSource`.  Each mark says so."""
-        return (self._lane(key), record.life.nonce) in self._index.lists
+        return (self._origin(key), record.life.nonce) in self._index.lists
 
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
         """See :class:`chsink.replay.source.LetterSource`.  Those that Kafka deleted need none."""
-        return not self._index.positions(self._lane(key), record.doubt.only)
+        return not self._index.positions(self._origin(key), record.doubt.only)
 
     def wait(self) -> None:
         """See :class:`chsink.replay.source.LetterSource`.  They are known as they are sent."""
@@ -174,7 +174,7 @@ class InTopic:
         headers, offsets_of = letters.column("headers").to_pylist(), letters.column("_kafka_offset").to_pylist()
         marked = {offset: _said(some, DIGEST) for offset, some in zip(offsets_of, headers, strict=True)}
         there: dict[int, set[int]] = {offset: set() for offset in marked}
-        for offset, digest, partition, _ in self._index.positions(self._lane(key), marked, nonce):
+        for offset, digest, partition, _ in self._index.positions(self._origin(key), marked, nonce):
             if digest == short(marked[offset]):
                 there[offset].add(partition)
         places = {offset: LetterPlace(key.topic, key.partition, offset, key.table) for offset in marked}
@@ -193,18 +193,20 @@ class InTopic:
 
     def _read(self, places: Sequence[LetterPlace], nonce: str = "") -> dict[LetterPlace, list[KeptLetters]]:
         """The dead letters of these places, in the order of the topic, except those that another list replayed."""
-        lanes: dict[int, list[int]] = defaultdict(list)
+        origins: dict[int, list[int]] = defaultdict(list)
         for at in places:
-            lanes[self._index.lane(at.topic, at.partition, at.table)].append(at.offset)
-        positions = [(p, at) for lane, of in lanes.items() for *_, p, at in self._index.positions(lane, of, nonce)]
+            origins[self._index.origin(at.topic, at.partition, at.table)].append(at.offset)
+        positions = [
+            (p, at) for origin, of in origins.items() for *_, p, at in self._index.positions(origin, of, nonce)
+        ]
         found: dict[LetterPlace, list[KeptLetters]] = {}
         with self._answering():
             for letter in letters_at(self._place, positions):
                 found.setdefault(letter.place, []).append(kept_of(letter, replayed=False))
         return found
 
-    def _lane(self, key: StateKey) -> int:
-        return self._index.lane(key.topic, key.partition, key.table)
+    def _origin(self, key: StateKey) -> int:
+        return self._index.origin(key.topic, key.partition, key.table)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -216,7 +218,7 @@ class InTopic:
 
 
 def _record(offset: int, digest: int) -> int:
-    """One number for a record of a lane."""
+    """One number for a record of an origin."""
     return offset << 60 | digest
 
 

@@ -39,6 +39,16 @@ def calls() -> Iterator[tuple[str, str, set[str]]]:
                     yield f"{file.relative_to(CHECKOUT)}:{node.lineno} {called}", name, keywords
 
 
+def test_entries_that_share_an_id_stand_together() -> None:
+    """Nobody words one without seeing the others."""
+    apart = set()
+    for file in (CHECKOUT / "chsink" / "errors").glob("*.py"):
+        ids = re.findall(r"^[A-Z_]+ = \w+\(\n? *\"(CHS-\d+)\"", file.read_text(encoding="utf-8"), re.MULTILINE)
+        runs = [one for one, before in zip(ids, [None, *ids], strict=False) if one != before]
+        apart |= {(file.name, one) for one in runs if runs.count(one) > 1}
+    assert not apart
+
+
 def test_every_raise_site_gives_the_parameters_of_its_entry() -> None:
     wrong = []
     for place, name, keywords in calls():
