@@ -132,6 +132,10 @@ docs: setup ## write the pages, tables and pictures that are made from the code 
 	@$(PY) -m tests.support.pages docs
 	@$(PY) -m docs.site.pictures docs/images
 
+.PHONY: pictures
+pictures: setup ## draw the status page's states for docs/ui.md again, with Chromium
+	@CHSINK_DRAW=1 $(PYTEST) tests/browser/test_page.py $(ARGS)
+
 .PHONY: site
 site: setup ## build the documentation of this version as a site in build/site; dead links and anchors are errors
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet \

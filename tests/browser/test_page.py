@@ -1,15 +1,13 @@
 """The status page in a real browser: what each state looks like, with the keyboard, for screen readers, light and dark.
 
-The pictures of docs/ui.md are made here, if ``CHSINK_PICTURES`` names the folder for them, and with pngquant:
-
-    CHSINK_PICTURES=docs/images/ui python -m pytest tests/browser
+The pictures that docs/ui.md shows are drawn here, by ``make pictures``; tests/unit/test_pictures.py notices old ones.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -25,7 +23,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="NO BROWSER: the status page was not tested; run: apt-get install -y chromium"
 )
-FOLDER = os.environ.get("CHSINK_PICTURES")
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = DOCS / "images/ui"
+DRAW = "CHSINK_DRAW" in os.environ
+QUALITY = 80
 LIMIT_MS = 30_000
 WIDTH = 1160
 Show = Callable[..., AbstractContextManager[Page]]
@@ -48,7 +49,7 @@ def show(browser: Browser) -> Show:
     def opened(*shown: Picture, **observe: Any) -> Iterator[Page]:
         complaints: list[str] = []
         with pictures.page(*shown, **observe) as served:
-            context = browser.new_context(viewport={"width": WIDTH, "height": 700})
+            context = browser.new_context(viewport={"width": WIDTH, "height": 700}, timezone_id="UTC")
             context.set_default_timeout(LIMIT_MS)
             page = context.new_page()
             page.on("console", lambda message: complaints.append(message.text))
@@ -65,20 +66,38 @@ def show(browser: Browser) -> Show:
     return opened
 
 
+@pytest.fixture(scope="module", autouse=True)
+def drawn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Once all pictures are drawn, a note beside them of what they were drawn from."""
+    yield
+    if DRAW and not request.session.testsfailed:
+        (FOLDER / "drawn-from.sha256").write_text(f"{pictures.digest()}\n", encoding="ascii")
+
+
 def looks_well(page: Page, name: str) -> None:
-    """All that can be seen has the contrast of WCAG AA, light and dark, and fits the window.  Photographs it for the docs,
-    if asked.
-    """
+    """All that can be seen has the contrast of WCAG AA, light and dark, and fits the window."""
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert page.evaluate(CONTRASTS) == []
-        if FOLDER:
-            Path(FOLDER).mkdir(parents=True, exist_ok=True)
-            file = Path(FOLDER) / f"{name}-{scheme}.png"
-            page.screenshot(path=file, full_page=True)
-            subprocess.run(["pngquant", "--force", "--ext", ".png", "--strip", file], check=True)
-            assert file.stat().st_size < 100_000, f"{file} is too large"
+        if DRAW:
+            draw(page, f"{name}-{scheme}")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+
+
+def draw(page: Page, name: str) -> None:
+    """Draw the whole page, if the docs show it.  WebP, since Playwright's own PNG is twice as large."""
+    file = FOLDER / f"{name}.webp"
+    if f"images/ui/{file.name}" not in (DOCS / "ui.md").read_text(encoding="utf-8"):
+        return
+    usual = page.viewport_size
+    assert usual is not None
+    height = page.evaluate("document.body.getBoundingClientRect().height")
+    page.set_viewport_size({"width": WIDTH, "height": round(height)})
+    options = {"format": "webp", "quality": QUALITY}
+    taken = page.context.new_cdp_session(page).send("Page.captureScreenshot", options)
+    file.write_bytes(base64.b64decode(taken["data"]))
+    assert file.stat().st_size < 120_000, f"{file} is too large"
+    page.set_viewport_size(usual)
 
 
 def test_idle(show: Show) -> None:
@@ -92,13 +111,20 @@ def test_idle(show: Show) -> None:
 
 
 def test_differences_that_verify_found(show: Show) -> None:
-    found = pictures.verified(ok=False, part="--topic clicks", differences={"missing": 3, "unexpected": 1})
-    with show(pictures.picture(pictures.sink(verified=found))) as page:
+    with show(pictures.differing()) as page:
         expect(page.locator("#health")).to_have_attribute("data-level", "warn")
         expect(page.locator("#verified")).to_have_text(
             "Last verified 3 h ago (--topic clicks): 810,413 offsets judged, 3 missing, 1 unexpected."
         )
-        assert page.evaluate(CONTRASTS) == []
+        looks_well(page, "differences")
+
+
+def test_kafka_is_away(show: Show) -> None:
+    with show(pictures.away()) as page:
+        expect(page.locator("#sentence")).to_contain_text("The state cannot be read: CHS-702: Kafka at kafka-1:9092")
+        expect(page.locator("#problems .id")).to_have_text("CHS-702")
+        expect(page.locator("#routes tbody tr")).to_have_count(2)
+        looks_well(page, "away")
 
 
 def test_landing(show: Show) -> None:
@@ -115,6 +141,7 @@ def test_landing(show: Show) -> None:
         letters.locator("summary").click()
         expect(letters.locator("tbody tr").first).to_contain_text("flights040,100".replace(",", ""))
         assert "Value" not in letters.inner_text()
+        looks_well(page, "letters")
 
 
 def test_in_doubt(show: Show) -> None:
@@ -187,6 +214,7 @@ def test_hostile_names_are_text(show: Show) -> None:
         assert page.locator("main img, main script, main b:not(.fix b)").count() == 0
         assert page.title() == "!! web · chsink"
         assert "\u202e" not in page.inner_text("body")
+        looks_well(page, "hostile")
 
 
 def test_what_a_screen_reader_is_told(show: Show) -> None:
@@ -243,12 +271,13 @@ def test_the_token_is_entered_once(show: Show) -> None:
 
 
 def test_a_page_that_ends_says_so(browser: Browser) -> None:
-    page = browser.new_page()
+    page = browser.new_page(viewport={"width": WIDTH, "height": 700}, timezone_id="UTC")
     page.set_default_timeout(LIMIT_MS)
-    with pictures.page(pictures.idle()) as served:
+    with pictures.page(pictures.landing()) as served:
         page.goto(served.url)
         page.locator("#live[data-state=live]").wait_for()
     expect(page.locator("#live-text")).to_contain_text("no connection, last seen")
+    looks_well(page, "no-connection")
     with pytest.raises(Error, match="ERR_CONNECTION_REFUSED"):
         page.reload()
     page.close()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -14,7 +17,7 @@ import structlog
 from chsink.config import Config
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.reasons import LetterGroup
-from chsink.errors import halts
+from chsink.errors import halts, services
 from chsink.mirror.owner import CoordinatorClaim
 from chsink.mirror.status import MirrorStatus, TableStatus
 from chsink.observe.observer import LastBatch
@@ -22,7 +25,9 @@ from chsink.statemachine.ranges import TopicPartition
 from chsink.status.last_verify import LastVerify
 from chsink.status.model import NextHalt, PartitionStatus, SinkStatus
 from chsink.status.speeds import TableSpeed
-from chsink.ui.picture import Failure, JobView, Letters, MirrorPicture, Picture
+from chsink.ui.app import STATIC
+from chsink.ui.document import document
+from chsink.ui.picture import Failure, JobView, Letters, MirrorPicture, Picture, failure_of
 from chsink.ui.serve import StatusPage, served
 from tests.support import statuses
 
@@ -211,6 +216,18 @@ def mirror_alone() -> Picture:
     return picture(None, mirror=MirrorPicture(replace(found.status, tables=tables)), job=JobView())
 
 
+def differing() -> Picture:
+    """Everything has landed, and verify found differences."""
+    found = verified(ok=False, part="--topic clicks", differences={"missing": 3, "unexpected": 1})
+    return replace(idle(), status=sink(*partitions(CLICKS, 12), *partitions(FLIGHTS, 6), verified=found))
+
+
+def away() -> Picture:
+    """Kafka answered, and does no longer."""
+    lost = services.KAFKA_UNAVAILABLE(bootstrap="kafka-1:9092", reason="Local: Broker transport failure")
+    return replace(landing(), failure=failure_of(lost), speeds=(), watched_s=None, job=None, letters=None)
+
+
 def many() -> Picture:
     """512 partitions, of which some are behind, in doubt or unknown."""
     some = []
@@ -278,7 +295,16 @@ def group(count: int, replayed: int | None, value: bytes | None = None, **given:
 
 
 REASON = "expected a number for Nullable(Int32), found a string"
-STATES = {f.__name__: f for f in (idle, landing, in_doubt, halted, mirrored, many, hostile)}
+STATES = {
+    f.__name__: f for f in (idle, landing, in_doubt, halted, differing, away, mirrored, mirror_alone, many, hostile)
+}
+
+
+def digest() -> str:
+    """Of all that the pictures in the docs are drawn from: what the page is made of, and what it shows in each state."""
+    states = [document(state(), job_file=None, interval_s=5) for state in STATES.values()]
+    parts = [each.read_bytes() for each in sorted(Path(str(STATIC)).iterdir())]
+    return hashlib.sha256(b"\0".join([*parts, json.dumps(states).encode()])).hexdigest()
 
 
 class Shown:

@@ -10,6 +10,7 @@ import pytest
 
 from chsink.statemachine.table import CELLS, TABLE
 from docs.site.pictures import PICTURES, ways
+from tests.support import pictures
 from tests.unit.test_architecture import ROOMS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,6 +40,17 @@ def test_a_picture_is_shown_with_a_text_for_those_who_do_not_see_it(name: str) -
         for alt in re.findall(rf"!\[([^\]]+)\]\(images/{name}\)", page.read_text(encoding="utf-8"))
     ]
     assert len(shown) == 1 and len(shown[0]) > 20
+
+
+def test_the_pictures_of_the_status_page_show_it_as_it_is() -> None:
+    """They are drawn by a browser, which this test does without: it asks only whether what they show has changed."""
+    drawn_from = (DOCS / "images/ui/drawn-from.sha256").read_text(encoding="ascii").strip()
+    assert drawn_from == pictures.digest(), "the status page or its states have changed; run: make pictures"
+
+
+def test_every_picture_of_the_status_page_is_in_the_docs_with_a_text() -> None:
+    shown = re.findall(r"!\[([^\]]{20,})\]\(images/ui/([a-z-]+\.webp)\)", (DOCS / "ui.md").read_text(encoding="utf-8"))
+    assert sorted(name for _, name in shown) == sorted(each.name for each in (DOCS / "images/ui").glob("*.webp"))
 
 
 def test_every_cell_that_decides_is_at_an_arrow_of_the_state_machine() -> None:

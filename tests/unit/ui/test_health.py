@@ -22,6 +22,11 @@ from tests.support.statuses import status
         ("landing", "busy", "Landing 41,520 offsets per second, 163,732 behind: caught up in 55 s."),
         ("in_doubt", "warn", "3 ranges are in doubt, for 2 h 5 min now. Starting the job settles them."),
         ("halted", "bad", "The job ended with CHS-309: see the fix below."),
+        (
+            "differing",
+            "warn",
+            f"chsink verify found differences, {pictures.verified().at} (--topic clicks): 810,413 offsets judged, 3 missing, 1 unexpected.",
+        ),
         ("mirrored", "bad", "The mirror cannot continue with lake.flights: see the fix below."),
         ("many", "busy", "Landing 212,000 offsets per second, 4,361,513 behind: caught up in 2 min 20 s."),
         ("hostile", "bad", "The next start will halt with CHS-301: see the fix below."),
