@@ -92,7 +92,7 @@ def _keystore(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _identification(java: Mapping[str, str]) -> dict[str, str]:
-    # Java switches the check off with an empty text, librdkafka with "none".
+    # Java switches the check off with an empty string, librdkafka with "none".
     name = "ssl.endpoint.identification.algorithm"
     return {name: java[name].strip() or "none"}
 

@@ -100,7 +100,7 @@ def parse_value(data: bytes) -> Json:
 
 
 def parse_values(texts: Sequence[bytes]) -> list[Json]:
-    """Parse JSON texts that another parser has cut out of valid records; an empty text is null."""
+    """Parse JSON texts that another parser has cut out of valid records; an empty string is null."""
     values: list[Json] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
     assert len(values) == len(texts), "each text is one value"
     return values
