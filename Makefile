@@ -152,7 +152,7 @@ wheel: setup ## build dist/chsink-….whl
 	@ls dist/*.whl
 
 .PHONY: release
-release: setup ## build and check what a release uploads, and try it with each Python: Java and 3.11 to 3.13 on PATH
+release: setup ## build and check what a release uploads, and try it with each Python from 3.11 to 3.13 on PATH or in pyenv
 	@$(PY) -m tests.release
 
 .PHONY: clean
