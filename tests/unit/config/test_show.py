@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from chsink.config import Config, load, page, settings
 from chsink.config.model import schema
 from chsink.config.schema import rows
 from chsink.state import KeeperMap, ZooKeeper
+from tests.unit.config.conftest import merged
 
 Build = Callable[..., Config]
 DOCS = Path(__file__).parents[3] / "docs"
@@ -55,6 +59,55 @@ def test_no_credential_is_ever_shown(build: Build) -> None:
         "kafka.client_options.ssl.key.pem",
         "mirror.catalog.uri",
     }
+
+
+SECRETS = sorted({path for path, key in schema().keys.items() if key.type is SecretStr})
+OPTIONS = ("ssl.keystore.password", "ssl.keystore.key", "ssl.key.password", "ssl.truststore.password")
+IN_CATALOG = (
+    *("credential", "token", "auth.oauth2.client_secret", "header.Authorization", "header.X-Api-Key"),
+    *("s3.secret-access-key", "s3.session-token", "gcs.oauth2.token"),
+    *("adls.account-key", "adls.sas-token", "adls.client-secret", "adls.connection-string"),
+)
+
+
+LOGINS = """
+[state]
+store = "zookeeper"
+zookeeper = "z:1"
+user = "u"
+[schema_registry]
+url = "http://r"
+user = "u"
+[kafka.options]
+"security.protocol" = "SASL_SSL"
+"sasl.mechanism" = "PLAIN"
+"sasl.jaas.config" = { env = "J" }
+[observe]
+[mirror.catalog]
+"""
+TABLES = ("kafka.options", "mirror.catalog", "clickhouse", "state", "schema_registry", "observe")
+
+
+def test_every_key_that_holds_a_credential_is_hidden() -> None:
+    """Whatever a secret of the model, a property of Kafka's client or one of a catalog is called."""
+    environ = {"P": "hush" * 4, "J": 'x required username="u" password="hush";'}
+    secrets = [key for key in SECRETS if key != "schema_registry.token"]  # beside a password, it is refused
+    secrets += [f"kafka.options.{name}" for name in OPTIONS] + [f"mirror.catalog.{name}" for name in IN_CATALOG]
+    data = merged(LOGINS)
+    for key in secrets:
+        table, name = next((key[: len(t)], key[len(t) + 1 :]) for t in TABLES if key.startswith(f"{t}."))
+        reduce(dict.__getitem__, table.split("."), data)[name] = {"env": "P"}
+    config = Config.from_mapping(data, environ=environ)
+    shown = settings(config)
+    texts = [json.dumps([s.as_dict() for s in shown]), repr(config), str(config), config.model_dump_json()]
+    assert [text for text in texts if "hush" in text] == []
+    assert {setting.key for setting in shown if setting.value == "***"} == {*secrets, "kafka.options.sasl.jaas.config"}
+
+
+@pytest.mark.parametrize("name", IN_CATALOG)
+def test_no_credential_of_a_catalog_stands_in_the_job_file(problems: Any, name: str) -> None:
+    found = problems(f'[mirror.catalog]\n"{name}" = "hush"')
+    assert found[f"mirror.catalog.{name}"].id == "CHS-107"
 
 
 def test_a_login_module_is_hidden_even_without_a_password(build: Build) -> None:
