@@ -30,7 +30,10 @@ class Clock(Protocol):
     """Time, injected so that the simulator owns it."""
 
     def now_ms(self) -> int:
-        """Wall clock, ms since the epoch."""
+        """Wall clock, ms since the epoch: for what is stored, shown, or handed to another process."""
+
+    def steady_ms(self) -> int:
+        """For how long something takes, in ms: nobody sets this clock, and it goes on while the machine sleeps."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

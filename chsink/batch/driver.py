@@ -239,7 +239,7 @@ class Driver:
         writing = {plan.keys[tp]: step for tp, step in todo.take(StepKind.WRITE).items()}
         if not writing:
             return
-        began = self.clock.now_ms()
+        began = self.clock.steady_ms()
         check_readable(self.kafka, {key.topic_partition: step.range for key, step in writing.items()})
         failpoints.reach("driver.before_before")
         with self.observer.phase("before"):
@@ -249,7 +249,7 @@ class Driver:
         self._land_recorded(list(writing), source, halted, fresh=True)
         halted.raise_all()
         offsets = sum(step.range.length for step in writing.values())
-        self.pace.took(offsets, (self.clock.now_ms() - began) / 1000, plan.seconds)
+        self.pace.took(offsets, (self.clock.steady_ms() - began) / 1000, plan.seconds)
 
     def _announce(
         self,

@@ -39,21 +39,19 @@ def parse_key(text: str) -> StateKey:
 
 @dataclass(slots=True)
 class Patience:
-    """For how long something is tried again.  A clock that is set back meanwhile does not make it longer."""
+    """For how long something is tried again."""
 
     clock: Clock
     limit_ms: int
     _until_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._until_ms = self.clock.now_ms() + self.limit_ms
+        self._until_ms = self.clock.steady_ms() + self.limit_ms
 
     @property
     def ended(self) -> bool:
         """Whether that is over."""
-        now = self.clock.now_ms()
-        self._until_ms = min(self._until_ms, now + self.limit_ms)
-        return now >= self._until_ms
+        return self.clock.steady_ms() >= self._until_ms
 
 
 @dataclass(slots=True)

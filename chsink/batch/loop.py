@@ -55,7 +55,8 @@ class MicroBatch(Protocol[A, S]):
 class BatchLoop(Generic[A, S]):
     """``open_landing`` opens the lander for a stream, ``topics`` are those that have a route since it was opened;
     ``finished`` is called after a batch, ``failed`` after one that raised.  ``adapt`` changes a table as the error asks
-    for; whether it did.  ``check_unrouted`` raises what is known of planned ranges that have no route even then.
+    for; whether it did.  ``pass_over`` says whether planned ranges that have no route even then hold no record; it
+    may raise what else is known of them.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class BatchLoop(Generic[A, S]):
         failed: Callable[[BaseException], None],
         *,
         adapt: Callable[[AlteredError], bool] = lambda _: False,
-        check_unrouted: Callable[[Ranges], None] = lambda _: None,
+        pass_over: Callable[[Ranges], bool] = lambda _: False,
     ) -> None:
         self.failure: BaseException | None = None
         self._open_landing = open_landing
@@ -76,7 +77,7 @@ class BatchLoop(Generic[A, S]):
         self._log = log
         self._failed = failed
         self._adapt = adapt
-        self._check_unrouted = check_unrouted
+        self._pass_over = pass_over
         self._landing: Landing[A] | None = None
         self._stream: S | None = None
         self._run: object = None
@@ -125,8 +126,9 @@ class BatchLoop(Generic[A, S]):
             self._open(batch.stream())
         self._run = run
         if unrouted := self._unrouted(planned):
-            self._check_unrouted({tp: r for tp, r in planned.ranges.items() if tp.topic in unrouted and not r.is_empty})
-            raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
+            ranges = {tp: r for tp, r in planned.ranges.items() if tp.topic in unrouted and not r.is_empty}
+            if not self._pass_over(ranges):
+                raise stream.TOPIC_NOT_ROUTED(topics=", ".join(unrouted))
         routed = set(self._topics())
         planned = replace(planned, ranges={tp: r for tp, r in planned.ranges.items() if tp.topic in routed})
         self._adapting(

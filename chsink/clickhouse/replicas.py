@@ -39,7 +39,7 @@ _STATE = (
 
 
 def current(client: E, table: TargetTable, clock: Clock, *, copies: int = 1, since_ms: int | None = None) -> E:
-    """A client of a replica that holds all rows that any replica took before this call, or before ``since_ms``.
+    """A client of a replica that holds all rows that any replica took before this call, or ``since_ms`` (steady).
 
     As many listed replicas as ``copies``, or all if there are fewer, hold these rows.  UnavailableError CHS-736 if that
     is not so in time; Unanswered and ServerRefused as the client.
@@ -48,12 +48,12 @@ def current(client: E, table: TargetTable, clock: Clock, *, copies: int = 1, sin
         return client.newest()
     if not in_keeper(table.engine):
         return client
-    asked_ms, give_up_ms = since_ms or clock.now_ms(), clock.now_ms() + CATCH_UP_S * 1000
+    asked_ms, give_up_ms = since_ms or clock.steady_ms(), clock.steady_ms() + CATCH_UP_S * 1000
     replicas = client.each_replica()
     while True:
         behind, there = dict[str, str](), list[E]()
         for replica in replicas:
-            empty = clock.now_ms() - asked_ms >= EMPTY_LOG_S * 1000
+            empty = clock.steady_ms() - asked_ms >= EMPTY_LOG_S * 1000
             # Twice: the server counts its queue before it says how far it has read the log.  What it read in between is
             # in the queue that it counts next.
             why = _why_behind(replica, table, empty=empty) or _why_behind(replica, table, empty=empty)
@@ -63,7 +63,7 @@ def current(client: E, table: TargetTable, clock: Clock, *, copies: int = 1, sin
                 behind[replica.url] = why
             if len(there) >= min(copies, len(replicas)):
                 return there[0]
-        if clock.now_ms() >= give_up_ms:
+        if clock.steady_ms() >= give_up_ms:
             states = "; ".join(f"{url}: {why}" for url, why in behind.items())
             raise services.REPLICA_BEHIND(table=table.canonical, seconds=CATCH_UP_S, states=states)
         clock.sleep(PAUSE_S)

@@ -33,10 +33,10 @@ def retrying(clock: Clock, retry_for_s: float, what: str = "") -> Retrying:
     """Retries until an answer comes, an error is permanent, or ``retry_for_s`` have passed; pauses grow and are
     jittered.  Retries are logged when ``what`` names the statement.
     """
-    give_up_ms = clock.now_ms() + retry_for_s * 1000
+    give_up_ms = clock.steady_ms() + retry_for_s * 1000
     return Retrying(
         retry=retry_if_exception(transient),
-        stop=lambda _: clock.now_ms() >= give_up_ms,
+        stop=lambda _: clock.steady_ms() >= give_up_ms,
         wait=wait_random_exponential(0.2, 10),
         sleep=clock.sleep,
         before_sleep=_RetryLog(what, clock, give_up_ms) if what else None,
@@ -55,10 +55,11 @@ class _RetryLog:
 
     def __call__(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        if error is None or self.clock.now_ms() < self.next_ms:
+        now_ms = self.clock.steady_ms()
+        if error is None or now_ms < self.next_ms:
             return
-        self.next_ms = self.clock.now_ms() + LOG_EVERY_S * 1000
-        until = datetime.fromtimestamp(self.give_up_ms / 1000, UTC)
+        self.next_ms = now_ms + LOG_EVERY_S * 1000
+        until = datetime.fromtimestamp((self.clock.now_ms() + self.give_up_ms - now_ms) / 1000, UTC)
         reason = f"code {error.code}, {without_values(error.message)}" if isinstance(error, ServerRefused) else error
         _log.warning(
             "%s failed (attempt %d); retrying until %s: %s",

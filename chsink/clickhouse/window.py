@@ -166,12 +166,12 @@ class DedupWindow:
 
     def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:
         """Wait until the server runs no insert whose token has this prefix.  ``what`` names its records (CHS-710)."""
-        give_up, told = self.clock.now_ms() + self.insert_s * 1000, False
+        give_up, told = self.clock.steady_ms() + self.insert_s * 1000, False
         while _running(server, head):
             if not told:
                 told = True
                 _log.warning(_WAITING, server.url, what, self.insert_s)
-            if self.clock.now_ms() >= give_up:
+            if self.clock.steady_ms() >= give_up:
                 raise services.STILL_INSERTING(url=server.url, what=what)
             self.clock.sleep(LOOK_AGAIN_S)
 

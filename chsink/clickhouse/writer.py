@@ -13,7 +13,7 @@ Rules:
 - The same question tells whether the table was altered.  If a column of the piece is another now, it is not sent.
 - How long a table has kept a token is told by its server's clock alone.  The server itself ends an insert that takes
   longer than the client waits.
-- No send starts after the deadline, by the clock of this process.
+- No send starts after the deadline, a day after the driver gave out the range, by the wall clock of this process.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ShardWriter:
 
         def send() -> None:
             nonlocal sends
-            asked_ms = self.clock.now_ms()
+            asked_ms = self.clock.steady_ms()
             self._check_table(shard, token, batch.schema.names)
             self._check_time(asked_ms, token, deadline_ms, took)  # last: what comes before it may take long
             sends += 1
@@ -188,25 +188,24 @@ class ShardWriter:
         """Who can be asked for rows: what is there now of blocks ``after`` this one may be gone once a DELETE under way
         has finished.  While it waits, another replica may have rewritten parts: so it is found again.
         """
-        table, give_up_ms = self.shards[shard].table, self.clock.now_ms() + self.retry_for_s * 1000
+        table, give_up_ms = self.shards[shard].table, self.clock.steady_ms() + self.retry_for_s * 1000
         while True:
             asked = current(self._patient(shard), table, self.clock, copies=copies)
             found = deleting(asked, table, after)
             if not found:
                 return asked
-            if self.clock.now_ms() >= give_up_ms:
+            if self.clock.steady_ms() >= give_up_ms:
                 raise still_deleting(asked.url, table, found)
             self.clock.sleep(1)
 
     def _check_time(self, asked_ms: int, token: str, deadline_ms: int, took: list[int]) -> None:
         """``took``: how long the questions before this one took for the same piece; this one is added."""
-        now_ms = self.clock.now_ms()
-        if now_ms >= deadline_ms:
+        if self.clock.now_ms() >= deadline_ms:
             raise services.PIECE_TOO_LATE(token=token)
-        spent, needed = now_ms - asked_ms, min(took[-TWICE_BEFORE:]) if len(took) >= TWICE_BEFORE else 0
+        spent, needed = self.clock.steady_ms() - asked_ms, min(took[-TWICE_BEFORE:]) if len(took) >= TWICE_BEFORE else 0
         needed = min(needed, SLOW_MS)
-        took.append(max(0, spent))
-        if not 0 <= spent <= FRESH_MS + needed:
+        took.append(spent)
+        if spent > FRESH_MS + needed:
             raise Unanswered(f"it took {spent / 1000:.1f} s to say what the table remembers")
 
     def _check_table(self, shard: int, token: str, columns: Sequence[str]) -> None:

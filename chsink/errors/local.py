@@ -133,14 +133,14 @@ DISK_ALMOST_FULL = preflight(
 CLOCK_NOT_SYNCHRONIZED = preflight(
     "CHS-914",
     "according to the kernel, no time service synchronizes this machine's clock",
-    "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. `chsink doctor` with a "
-    "job file compares this clock with those of ClickHouse's servers",
+    "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. No decision about "
+    "records depends on this clock: the times in logs, `chsink status` and the mirror do",
     ok="a time service synchronizes this machine's clock",
 )
 CLOCK_NOT_CHECKED = preflight(
     "CHS-914",
     "chsink cannot tell whether a time service synchronizes this machine's clock ({system})",
-    "to compare this clock with those of ClickHouse's servers, run `chsink doctor` with a job file",
+    "see that one does: the times in logs, `chsink status` and the mirror depend on this clock",
 )
 FEW_FILES = preflight(
     "CHS-915",

@@ -366,10 +366,10 @@ COLUMN_TAKES_NOT_ALL = preflight(
 )
 CLOCKS_DIFFER = preflight(
     "CHS-224",
-    "the clock of {url} is {seconds} s {side} the driver's, but in_doubt.margin_s allows only {margin} s: chsink "
-    "cannot tell how long ClickHouse remembers a token",
-    "synchronize the clocks (NTP), or raise in_doubt.margin_s",
-    ok="the clocks of {url} and the driver agree within {seconds} s",
+    "the clock of {url} is {seconds} s ahead of that of {other}, but in_doubt.margin_s allows only {margin} s: when "
+    "one stands in for the other, chsink cannot tell how long a table has kept a token",
+    "synchronize the clocks of the servers (NTP), or raise in_doubt.margin_s",
+    ok="the clocks of {urls} agree within {seconds} s",
 )
 RECORDS_EXPIRED = preflight(
     "CHS-225",

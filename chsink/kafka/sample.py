@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -49,6 +50,12 @@ class Sampler:
         if tail < log.end:
             yield from self._window(tp, OffsetRange(tail, log.end), count)
 
+    def holds(self, tp: TopicPartition, offsets: OffsetRange) -> bool:
+        """Whether the range has a record that this isolation level shows: offsets of a transaction that was given up,
+        and its marker, are none.
+        """
+        return any(self._window(tp, offsets, 1))
+
     def close(self) -> None:
         """Release the connection."""
         self._consumer.close()
@@ -82,6 +89,15 @@ class Sampler:
         if error.code() == KafkaError._PARTITION_EOF:
             return None
         raise unreadable(error, tp)
+
+
+def holds_any(config: Config, ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
+    """Whether one of the ranges has a record that the job can read."""
+    filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
+    if not filled:
+        return False
+    with closing(open_sampler(config)) as sampler:
+        return any(sampler.holds(tp, offsets) for tp, offsets in filled.items())
 
 
 def open_sampler(config: Config) -> Sampler:

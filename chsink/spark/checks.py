@@ -15,7 +15,9 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.jvm.java import find_java, ignored_java_home
+from chsink.kafka.sample import holds_any
 from chsink.spark.checkpoint import Folder, PassedOver, checkpoint_findings, local_folder, passed_over
+from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
 LOOKS, LOOK_AGAIN_S = 5, 1
@@ -75,7 +77,8 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
             return
     starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
-        if starts[one.topic_partition] < one.offsets.end:
+        held = OffsetRange(min(max(one.offsets.start, starts[one.topic_partition]), one.offsets.end), one.offsets.end)
+        if holds_any(services.config, {one.topic_partition: held}):
             entry = halts.PASSED_OVER if one.recorded else halts.STATE_LOST
             detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
             yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

@@ -139,7 +139,7 @@ class MirrorRun:
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
-            check_unrouted=_check_begun,
+            pass_over=_refuse_begun,
         )
 
     def _coordinated(self) -> Coordination | CoordinatorElsewhere:
@@ -280,6 +280,6 @@ class MirrorRun:
             raise stopped(error) from error
 
 
-def _check_begun(unrouted: Ranges) -> None:
+def _refuse_begun(unrouted: Ranges) -> bool:
     """A topic that a pattern matches has its first record: the next start has routes for it."""
     raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(sorted({tp.topic for tp in unrouted})))

@@ -15,13 +15,14 @@ from chsink.connect import Services
 from chsink.errors import stream as errors
 from chsink.errors.several import raise_all
 from chsink.findings import raise_first
+from chsink.kafka.sample import holds_any
 from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import passed_over_findings, recorded
 from chsink.spark.starting import starting_offsets
 from chsink.statemachine.choices import joining
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import Phase, StateKey
 from chsink.tables.create import create_missing
 from chsink.tables.grow import level
 
@@ -40,13 +41,30 @@ def check_passed_over(services: Services, folder: Folder) -> None:
     raise_all([finding.error() for finding in passed_over_findings(services, folder)])
 
 
-def check_waiting(services: Services, unrouted: Mapping[TopicPartition, OffsetRange]) -> None:
-    """HaltError CHS-307 or CHS-301 for planned records of topics that wait for their first one: Kafka had some when
-    they were planned, and holds nothing of these topics now.  Without a route, no driver would say so.
+def nothing_waits(services: Services, unrouted: Mapping[TopicPartition, OffsetRange]) -> bool:
+    """Whether these ranges are of topics that wait for their first record, and hold none either: given up transactions.
+
+    HaltError CHS-307 or CHS-301 if Kafka had some when they were planned, and holds nothing of these topics now.
+    Without a route, no driver would say so.
     """
     waiting = {tp: offsets for tp, offsets in unrouted.items() if tp.topic in services.config.waiting}
     if waiting:
         check_readable(services.kafka, waiting)
+    return waiting.keys() == unrouted.keys() and not holds_any(services.config, waiting)
+
+
+def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange]) -> frozenset[TopicPartition]:
+    """Topic-partitions of which the checkpoint ``passed`` no record while their topic waited for its first one.
+
+    Kafka must still hold the whole range: of what it deleted, a range in doubt may have been forgotten (CHS-302).
+    """
+    config = services.config
+    found = {tp for tp in passed if tp.topic in {*config.matched_topics, *config.waiting}}
+    if found:
+        recorded = read_records(services.store, config.sink.name)
+        found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
+    starts = services.kafka.log_starts(found) if found else {}
+    return frozenset(tp for tp in found if starts[tp] <= passed[tp].start and not holds_any(config, {tp: passed[tp]}))
 
 
 def source_offsets(services: Services) -> str:

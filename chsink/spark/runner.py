@@ -51,10 +51,13 @@ class SparkBatchTasks(SparkReads[A]):
     """:class:`chsink.batch.roles.BatchTasks` over the micro-batch ``frame``."""
 
     frame: DataFrame
+    planned: PlannedBatch
     most_rows: int
 
     def from_batch(self, batch: PlannedBatch, assignments: Sequence[A]) -> list[Ack]:
-        """One action over the micro-batch at hand."""
+        """One action over the micro-batch at hand; over an exact read if it has tasks for topics that wait, too."""
+        if any(not offsets.is_empty for tp, offsets in self.planned.ranges.items() if tp not in batch.ranges):
+            return self.from_kafka(assignments)
         topics = {tp.topic for tp, offsets in batch.ranges.items() if not offsets.is_empty}
         bound_rows(self.frame.sparkSession, topics, tuple(self.tasks.fields), self.most_rows)
         return _run(self.tasks, self.frame, assignments, batch.ranges)
@@ -74,7 +77,7 @@ class SparkBatch(Generic[A]):
 
     def tasks(self, landing: Landing[A], stream: StreamPlan) -> SparkBatchTasks[A]:
         """See :class:`chsink.batch.loop.MicroBatch`."""
-        return SparkBatchTasks(landing.tasks, stream, self.frame, self.most_rows)
+        return SparkBatchTasks(landing.tasks, stream, self.frame, self.planned, self.most_rows)
 
 
 def exact_reads(landing: Landing[A], stream: StreamPlan) -> SparkReads[A]:

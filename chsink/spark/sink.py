@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,12 +33,13 @@ from chsink.errors import stream as errors
 from chsink.observe.metrics import Metrics
 from chsink.observe.traces import job_observer
 from chsink.spark.folder import SparkFolder
-from chsink.spark.offset_log import planned_batch
+from chsink.spark.offset_log import first_offsets, planned_batch
 from chsink.spark.opening import (
     check_checkpoint,
     check_passed_over,
-    check_waiting,
     create_tables,
+    never_read,
+    nothing_waits,
     open_for,
     source_offsets,
 )
@@ -56,6 +58,7 @@ class Sink:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._closing = ExitStack()
+        self._begun: frozenset[TopicPartition] = frozenset()
         self._services = self._closing.enter_context(connected(config))
         self.log = self._services.log
         self.metrics = Metrics(config.sink.name)
@@ -68,7 +71,7 @@ class Sink:
             self.log,
             failed=self.observer.failed,
             adapt=self._adapt,
-            check_unrouted=lambda unrouted: check_waiting(self._services, unrouted),
+            pass_over=lambda unrouted: nothing_waits(self._services, unrouted),
         )
 
     @property
@@ -152,8 +155,16 @@ class Sink:
         query, spark = current_query(frame), frame.sparkSession
         check_whole(frame)
         self.observer.follows(query.commit_of)
-        planned = planned_batch(SparkFolder(query.checkpoint, spark), batch_id)
+        planned = self._known(SparkFolder(query.checkpoint, spark), batch_id)
         return self._batch(query.run_id, frame, planned, lambda: query.stream(spark))
+
+    def _known(self, folder: SparkFolder, batch_id: int) -> PlannedBatch:
+        """What was planned; what could not be read before it is no history."""
+        planned, first = planned_batch(folder, batch_id), first_offsets(folder)
+        passed = {tp: OffsetRange(first.get(tp, 0), planned.ranges[tp].start) for tp in planned.history - self._begun}
+        history = planned.history - never_read(self._services, passed)
+        self._begun |= history
+        return replace(planned, history=history)
 
     def _batch(
         self, run: object, frame: DataFrame, planned: PlannedBatch, stream: Callable[[], StreamPlan]

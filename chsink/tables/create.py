@@ -33,12 +33,13 @@ from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
 from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
-from chsink.kafka.sample import open_sampler
+from chsink.kafka.sample import holds_any, open_sampler
 from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StateStore
 from chsink.sample import sampled
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase
 from chsink.tables.statements import Statement, create_table, declared, servers
 
@@ -136,7 +137,7 @@ def run_statement(config: Config, client: ClickHouseClient, table: TableName, st
 
 
 def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[str]) -> bool:
-    """Whether Kafka holds nothing of these topics, patterns matched all of them, and no table has a range of theirs:
+    """Whether Kafka holds no record of these topics, patterns matched all of them, and no table has a range of theirs:
     without its routes, a topic's range in doubt could not be settled.
     """
     if not topics <= set(config.matched_topics):
@@ -144,14 +145,18 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
     records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
-    return is_empty(kafka, topics)
+    return not holds_any(config, _logs(kafka, topics))
 
 
 def is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:
     """Whether Kafka holds nothing of these topics."""
+    return all(log.is_empty for log in _logs(kafka, topics).values())
+
+
+def _logs(kafka: KafkaAdmin, topics: Collection[str]) -> dict[TopicPartition, OffsetRange]:
     partitions = kafka.partitions(topics)
-    ends = kafka.log_ends(partitions)
-    return all(ends[tp] <= start for tp, start in kafka.log_starts(partitions).items())
+    starts, ends = kafka.log_starts(partitions), kafka.log_ends(partitions)
+    return {tp: OffsetRange(start, max(start, ends[tp])) for tp, start in starts.items()}
 
 
 def _has_landed(store: StateStore, sink: str, table: str) -> bool:

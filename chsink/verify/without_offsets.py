@@ -84,7 +84,7 @@ def _moment(
 ) -> tuple[Recorded, Sums]:
     """The recorded state, and what the table held while it was so.  CHS-294 if the job never pauses."""
     table, sink = routes[0].table, clickhouse.config.sink.name
-    give_up_ms = clickhouse.clock.now_ms() + PATIENCE_S * 1000
+    give_up_ms = clickhouse.clock.steady_ms() + PATIENCE_S * 1000
     while True:
         before = _of(store, sink, table)
         if not any(r.in_doubt for r in before.values()):
@@ -94,7 +94,7 @@ def _moment(
             if _of(store, sink, table) == before:
                 _check_routed(before, routes)
                 return before, sums
-        if clickhouse.clock.now_ms() >= give_up_ms:
+        if clickhouse.clock.steady_ms() >= give_up_ms:
             raise preflight.VERIFY_BUSY(table=table, seconds=f"{PATIENCE_S:.0f}")
         clickhouse.clock.sleep(PAUSE_S)
 

@@ -690,7 +690,7 @@ DEFECTS = (
     ),
     Defect(
         "an old answer is relied on",
-        (becomes("chsink.clickhouse.writer.ShardWriter._check_time", "0 <= A <= FRESH_MS + ...", "0 <= A"),),
+        (becomes("chsink.clickhouse.writer.ShardWriter._check_time", "A > FRESH_MS + ...", "A < 0"),),
         test="tests/unit/clickhouse/test_writer.py",
     ),
     Defect(

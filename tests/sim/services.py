@@ -60,6 +60,10 @@ class HubClock:
         far = self.far_ms if self.hub.now < self.corrected_at and not self.hub.calm else 0
         return self.hub.now + self.skew_ms + far
 
+    def steady_ms(self) -> int:
+        """The hub's time: it goes on while a process is frozen."""
+        return self.hub.now
+
     def sleep(self, seconds: float) -> None:
         """Let others go on meanwhile."""
         self.hub.sleep(seconds)

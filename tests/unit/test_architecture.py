@@ -194,6 +194,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.connect",
         "chsink.jvm",
         "chsink.kafka.admin",
+        "chsink.kafka.sample",
         "chsink.mirror",
         "chsink.observe",
         "chsink.tables",

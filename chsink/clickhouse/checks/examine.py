@@ -60,14 +60,18 @@ class ClickHouseChecks:
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
         self._away: set[str] = set()
+        self._heard: set[str] = set()
 
     def servers(self) -> Iterator[Finding]:
         """Each configured server, and whether this user may set what every insert sets."""
         for client, endpoint in zip(self._cluster.clients, self._config.clickhouse.endpoints, strict=True):
             yield from self._server(client)
-            for url in endpoint.urls:
-                if url != client.url:
-                    yield from self._further(self._cluster.client((url,)))
+            further = [self._cluster.client((url,)) for url in endpoint.urls if url != client.url]
+            for replica in further:
+                yield from self._further(replica)
+            heard = [replica for replica in (client, *further) if replica.url in self._heard]
+            margin_s = self._config.in_doubt.margin_s
+            yield from guarded(client.url, partial(servers.clock_findings, heard, self._cluster.clock, margin_s))
 
     @property
     def complete(self) -> bool:
@@ -107,7 +111,7 @@ class ClickHouseChecks:
         if self._config.errors.on_existing_rows == "accept":
             return
         clock = self._cluster.clock
-        asked_ms = clock.now_ms()
+        asked_ms = clock.steady_ms()
         for target in self._targets.values():
             check = partial(existing_rows_findings, records, target, latest, clock, asked_ms)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
@@ -156,10 +160,11 @@ class ClickHouseChecks:
                 yield finding
 
     def _said(self, client: ClickHouseClient) -> list[Finding]:
-        ch, margin_s = self._config.clickhouse, self._config.in_doubt.margin_s
+        ch = self._config.clickhouse
         sent = {**ch.settings, **bounded(ch.insert_timeout_s)}
-        said = list(guarded(client.url, lambda: servers.server_findings(client, self._cluster.clock, margin_s, sent)))
+        said = list(guarded(client.url, lambda: servers.server_findings(client, sent)))
         if not any(f.id in NO_ANSWER for f in said):
+            self._heard.add(client.url)
             said += guarded(client.url, lambda: rights.system_grant_findings(client, self._config))
         return said
 

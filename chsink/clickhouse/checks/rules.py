@@ -26,19 +26,14 @@ def server_version(url: str, version: str) -> Finding:
     return passed(preflight.SERVER_OLD, url=url, version=version)
 
 
-def clock_skew(url: str, skew_s: float, margin_s: int) -> Finding:
-    """``skew_s``: the server's clock less the driver's, as far as the round trip lets it be known."""
+def clocks(ahead: Mapping[str, tuple[int, int]], margin_s: int) -> Finding:
+    """``ahead``: by how many ms each server's clock is ahead of one and the same clock, at least and at most."""
     allowed = max(margin_s, 1)
-    if abs(skew_s) > allowed:
-        return found(
-            Severity.ERROR,
-            preflight.CLOCKS_DIFFER,
-            url=url,
-            seconds=f"{abs(skew_s):.1f}",
-            side="ahead of" if skew_s > 0 else "behind",
-            margin=margin_s,
-        )
-    return passed(preflight.CLOCKS_DIFFER, url=url, seconds=allowed)
+    first, last = max(ahead, key=lambda url: ahead[url][0]), min(ahead, key=lambda url: ahead[url][1])
+    if (differ_ms := ahead[first][0] - ahead[last][1]) > allowed * 1000:
+        differ = {"seconds": f"{differ_ms / 1000:.1f}", "margin": margin_s}
+        return found(Severity.ERROR, preflight.CLOCKS_DIFFER, url=first, other=last, **differ)
+    return passed(preflight.CLOCKS_DIFFER, urls=", ".join(ahead), seconds=allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.table import TargetTable
@@ -14,21 +14,24 @@ from chsink.notation.sql import quote_string
 from chsink.ports import Clock, Queries, ServerRefused
 
 
-def server_findings(client: Queries, clock: Clock, margin_s: int, settings: Mapping[str, object]) -> Iterator[Finding]:
-    """Version, clock, and whether this user may set what every insert sets."""
-    version, skew_s = _version_and_skew(client, clock)
-    yield rules.server_version(client.url, version)
-    yield rules.clock_skew(client.url, skew_s, margin_s)
+def server_findings(client: Queries, settings: Mapping[str, object]) -> Iterator[Finding]:
+    """Version, and whether this user may set what every insert sets."""
+    yield rules.server_version(client.url, str(client.query("SELECT version()")[0][0]))
     yield from _pinned(client, {**settings, **PINNED})
 
 
-def _version_and_skew(client: Queries, clock: Clock) -> tuple[str, float]:
-    """The skew is what is left of the difference when the round trip could explain all it can."""
-    client.query("SELECT 1")
-    sent = clock.now_ms()
-    version, there = client.query("SELECT version(), toUnixTimestamp64Milli(now64(3))")[0]
-    got = clock.now_ms()
-    return str(version), (max(0, there - got) - max(0, sent - there)) / 1000
+def clock_findings(replicas: Sequence[Queries], clock: Clock, margin_s: int) -> Iterator[Finding]:
+    """The clocks of one endpoint's servers against each other: a mark of one is compared with the time of another."""
+    clocks = {replica.url: _ahead(replica, clock) for replica in replicas}
+    if len(clocks) > 1:
+        yield rules.clocks(clocks, margin_s)
+
+
+def _ahead(client: Queries, clock: Clock) -> tuple[int, int]:
+    """By how many ms the server is ahead of the steady clock, which may have any zero: at least, and at most."""
+    sent = clock.steady_ms()
+    there = int(client.query("SELECT toUnixTimestamp64Milli(now64(3))")[0][0])
+    return there - clock.steady_ms(), there - sent
 
 
 def _pinned(client: Queries, settings: Mapping[str, object]) -> Iterator[Finding]:

@@ -142,6 +142,29 @@ def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
     job.check(empty)
 
 
+def test_a_topic_of_which_nothing_can_be_read_waits_for_its_first_record(
+    make_job: MakeJob, spark: SparkSession
+) -> None:
+    """⚑ A producer gave up its first transaction: the log was not empty, no record said which columns the table has, and
+    CHS-285 stopped all topics.
+    """
+    job = make_job(partitions=1)
+    first, empty = job.topic, f"{job.topic}.empty"
+    create_topic(job.bootstrap, empty, 1)
+    route = f"[{{ topic_pattern = '{first}.*', table = 't_{{topic:_}}' }}]"
+    job.settings = {"route": route, "schema.auto_create": True}
+    job.tables[empty] = f"{DATABASE}.t_{empty}".replace("-", "_").replace(".empty", "_empty")
+    for count in (15, 10):
+        job.send_values(0, [{"id": -1}, {"id": -2}], topic=empty, transactional=job.name, abort=True)
+        job.send(0, count)
+        job.drain(spark)
+        job.check()
+    job.send(0, 7, topic=empty)
+    job.drain(spark)
+    assert job.phases(empty)[0][::2] == ("AFTER", 13)
+    job.check(empty)
+
+
 @pytest.mark.soak
 def test_kafka_deletes_all_records_of_a_topic_that_waits(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ It came and went while the job was down.  The halt's hint leads on; it was CHS-610 at every start."""

@@ -54,6 +54,9 @@ class HandClock:
     def now_ms(self) -> int:
         return self.ms
 
+    def steady_ms(self) -> int:
+        return self.ms
+
     def sleep(self, seconds: float) -> None:
         self.ms += int(seconds * 1000)
 

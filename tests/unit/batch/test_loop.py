@@ -97,6 +97,7 @@ class World:
     appearing: list[str] = field(default_factory=list)
     adapting: bool = False
     known_of_unrouted: ChsinkError | None = None
+    nothing_unrouted: bool = False
     unrouted: list[Ranges] = field(default_factory=list)
     landed: list[int] = field(default_factory=list)
     finished: list[int] = field(default_factory=list)
@@ -111,13 +112,14 @@ class World:
             structlog.get_logger(),
             failed=self.failed.append,
             adapt=lambda _: self.adapting,
-            check_unrouted=self._check_unrouted,
+            pass_over=self._pass_over,
         )
 
-    def _check_unrouted(self, ranges: Ranges) -> None:
+    def _pass_over(self, ranges: Ranges) -> bool:
         self.unrouted.append(ranges)
         if self.known_of_unrouted is not None:
             raise self.known_of_unrouted
+        return self.nothing_unrouted
 
     def _open(self, stream: str) -> Landing[Wanted]:
         self.opened.append(stream)
@@ -216,6 +218,14 @@ def test_a_topic_without_a_route_is_refused() -> None:
     with pytest.raises(ChsinkError, match="CHS-610"):
         world.loop.land(world.batch(0, topic="else"))
     assert world.landed == []
+
+
+def test_a_topic_without_a_route_is_passed_over_where_nothing_of_it_can_be_read() -> None:
+    """⚑ It waits for its first record, and the other topics go on."""
+    world = World(nothing_unrouted=True)
+    ranges = {TP: OffsetRange(0, 1), TopicPartition("else", 0): OffsetRange(0, 5)}
+    world.loop.land(lambda: Batch("a", PlannedBatch(0, ranges), world.reads))
+    assert (world.landed, world.finished) == ([0], [0])
 
 
 def test_what_is_known_of_ranges_without_a_route_is_said_instead() -> None:

@@ -59,7 +59,7 @@ class Job:
         self.dies, self.dies_in = False, ""
 
     def start(self, pipelines: dict[str, str]) -> Lanes:
-        clock: Any = SimpleNamespace(now_ms=lambda: next(self.numbers), sleep=lambda _: None)
+        clock: Any = SimpleNamespace(now_ms=lambda: next(self.numbers), steady_ms=lambda: 0, sleep=lambda _: None)
         chosen = {("t", table) for table, pipeline in pipelines.items() if choice_of(pipeline)}
         ledger = Ledger(self.store, "s", "driver", clock, lambda: f"a{next(self.numbers)}", chosen=chosen)
         lanes = in_lanes([Destination("t", table, 10, "layout", pipeline) for table, pipeline in pipelines.items()])

@@ -46,12 +46,16 @@ def in_doubt(age_s: float, marks: tuple[Mark, ...] | None = None) -> StateRecord
 
 @dataclass
 class StoppedClock:
-    """Time that passes only by sleeping."""
+    """Time that passes only by sleeping.  ``set_by`` is how far somebody set the wall clock."""
 
     now: int = NOW_MS
     slept: list[float] = field(default_factory=list)
+    set_by: int = 0
 
     def now_ms(self) -> int:
+        return self.now + self.set_by
+
+    def steady_ms(self) -> int:
         return self.now
 
     def sleep(self, seconds: float) -> None:

@@ -60,6 +60,9 @@ class Clock:
     def now_ms(self) -> int:
         return 0
 
+    def steady_ms(self) -> int:
+        return 0
+
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
 

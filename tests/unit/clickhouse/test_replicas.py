@@ -111,7 +111,7 @@ def test_an_empty_log_is_believed_once_its_first_entry_would_have_been_read() ->
     current(client, REPLICATED, clock)
     assert sum(clock.slept) == EMPTY_LOG_S
     clock = StoppedClock()
-    since_ms = clock.now_ms()
+    since_ms = clock.steady_ms()
     clock.now += EMPTY_LOG_S * 1000
     current(client, REPLICATED, clock, since_ms=since_ms)
     assert not clock.slept, "another table was asked before this one"
@@ -125,3 +125,18 @@ def test_a_replica_that_is_away_is_not_asked_again_and_again_while_another_one_i
     clock = StoppedClock()
     found = current(RetryingQueries(first, clock, 300), REPLICATED, clock)
     assert found.client is second and first.asked == 1 and not clock.slept
+
+
+@pytest.mark.parametrize("set_by", [EMPTY_LOG_S * 1000, -3_600_000])
+def test_a_clock_that_somebody_sets_does_not_make_a_log_empty(set_by: int) -> None:
+    """⚑ The wall clock went forward by two seconds: the log was believed to be empty, and its rows were not there."""
+    clock = StoppedClock()
+
+    class Set(Replica):
+        def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+            clock.set_by = set_by
+            return super().query(sql, parameters)
+
+    client = Set([EMPTY, EMPTY, EMPTY, QUEUE, CURRENT])
+    assert current(client, REPLICATED, clock) is client
+    assert not client.states[1:], "it was asked until it had read its log"

@@ -74,6 +74,9 @@ class Clock:
     def now_ms(self) -> int:
         return 2_000
 
+    def steady_ms(self) -> int:
+        return 2_000
+
     def sleep(self, seconds: float) -> None:
         """At once."""
 

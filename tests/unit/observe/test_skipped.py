@@ -14,6 +14,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    def steady_ms(self) -> int:
+        return self.ms
+
     def sleep(self, seconds: float) -> None: ...
 
 

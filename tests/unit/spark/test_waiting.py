@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from chsink.errors import HaltError
-from chsink.spark.opening import check_waiting
+from chsink.spark import opening
+from chsink.spark.opening import never_read, nothing_waits
+from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.records import StateKey
 
 W, T = TopicPartition("w", 0), TopicPartition("t", 0)
 
@@ -20,7 +23,7 @@ def check(start: int, end: int) -> None:
         log_starts=lambda tps: dict.fromkeys(tps, start), log_ends=lambda tps: dict.fromkeys(tps, end)
     )
     services: Any = SimpleNamespace(config=SimpleNamespace(waiting=("w",)), kafka=kafka)
-    check_waiting(services, dict.fromkeys((W, T), OffsetRange(0, 500)))
+    assert not nothing_waits(services, dict.fromkeys((W, T), OffsetRange(0, 500)))
 
 
 def test_kafka_has_deleted_them() -> None:
@@ -41,3 +44,36 @@ def test_the_topic_was_recreated() -> None:
 def test_kafka_holds_them_by_now() -> None:
     """Of a topic that was created again: the next start gives it a route."""
     check(0, 600)
+
+
+def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
+    """Only of these a record can be read."""
+    monkeypatch.setattr(opening, "holds_any", lambda _, ranges: any(tp in parts for tp in ranges))
+
+
+def test_what_cannot_be_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ A transaction that was given up is no record."""
+    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, 0), log_ends=lambda tps: dict.fromkeys(tps, 9))
+    services: Any = SimpleNamespace(config=SimpleNamespace(waiting=("w",)), kafka=kafka)
+    readable(monkeypatch)
+    assert nothing_waits(services, {W: OffsetRange(0, 5)})
+    assert not nothing_waits(services, {W: OffsetRange(0, 5), T: OffsetRange(0, 5)}), "no pattern matches the other"
+    readable(monkeypatch, W)
+    assert not nothing_waits(services, {W: OffsetRange(0, 5)})
+
+
+@pytest.mark.parametrize(
+    ("held_from", "holds", "recorded"), [(0, False, False), (3, False, False), (0, True, False), (0, False, True)]
+)
+def test_a_checkpoint_that_passed_nothing_has_no_history(
+    monkeypatch: pytest.MonkeyPatch, held_from: int, holds: bool, recorded: bool
+) -> None:
+    """What Kafka has deleted, or what a range is recorded for, may have been read; so may what no pattern matches."""
+    landed = writes.empty(1, "a") if not recorded else SimpleNamespace(phase="AFTER")
+    monkeypatch.setattr(opening, "read_records", lambda *_: {StateKey("s", "w", 0, "d.w"): landed})
+    readable(monkeypatch, *([W] if holds else []))
+    config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
+    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, held_from))
+    services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
+    unread = never_read(services, dict.fromkeys((W, T), OffsetRange(0, 5)))
+    assert unread == ({W} if (held_from, holds, recorded) == (0, False, False) else set())
