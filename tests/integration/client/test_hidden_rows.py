@@ -103,7 +103,7 @@ def asked(client: ClickHouseClient, table: TargetTable) -> dict[str, Callable[[]
     store = KeeperMapStore(client, TableName("d", "state"), path="/")
     return {
         "check": lambda: list(rows_of(shard, "t", "1", clock)),
-        "emptied": lambda: _is_empty(shard, clock),
+        "emptied": lambda: _is_empty(shard, clock, "t"),
         "extent": lambda: extent([(client, "d.t")], TP),
         "holes": lambda: np.flatnonzero(~present([(client, "d.t")], TP, RANGE)).tolist(),
         "counted": lambda: count_rows(client, "d.t", TP, RANGE),
