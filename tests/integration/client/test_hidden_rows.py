@@ -103,7 +103,7 @@ def asked(client: ClickHouseClient, table: TargetTable) -> dict[str, Callable[[]
     store = KeeperMapStore(client, TableName("d", "state"), path="/")
     return {
         "check": lambda: list(rows_of(shard, "t", "1", clock)),
-        "emptied": lambda: _is_empty(shard, clock, "t"),
+        "emptied": lambda: [_is_empty(shard, clock, topic) for topic in (None, "t", "other")],
         "extent": lambda: extent([(client, "d.t")], TP),
         "holes": lambda: np.flatnonzero(~present([(client, "d.t")], TP, RANGE)).tolist(),
         "counted": lambda: count_rows(client, "d.t", TP, RANGE),
@@ -141,7 +141,7 @@ def table(connect: Callable[[str], ClickHouseClient]) -> TargetTable:
 @pytest.fixture(scope="module")
 def truth(connect: Callable[[str], ClickHouseClient], table: TargetTable) -> dict[str, object]:
     found = {name: ask() for name, ask in asked(connect("default"), table).items()}
-    assert (found["counted"], found["holes"]) == (398, [300, 301])
+    assert (found["counted"], found["holes"], found["emptied"]) == (398, [300, 301], [False, False, True])
     return found
 
 
