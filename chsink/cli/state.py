@@ -199,7 +199,12 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 
     with _services(load_config(config, assignments)) as services:
         change = plan_reset(
-            services.clickhouse, services.store, topic, partitions or [], table=_canonical(services, table)
+            services.clickhouse,
+            services.store,
+            services.kafka,
+            topic,
+            partitions or [],
+            table=_canonical(services, table),
         )
         _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 

@@ -7,6 +7,7 @@ Rules:
   replica is never sent to another.
 - The client is made at first use (it asks the server three questions) and kept: on executors, :func:`cached_client`
   holds one per process and endpoint, also across Spark's forks.
+- Every statement carries ``WHOLE``: a read finds every row that the user may see, or fails, whatever the profile says.
 - The wait for a response is bounded by ``send_receive_timeout_s``: progress headers, which would restart it, are off.
 """
 
@@ -36,6 +37,19 @@ from chsink.ports import Row, ServerRefused, Unanswered, Unreachable
 T = TypeVar("T")
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
 _NEWEST = {"select_sequential_consistency": 1}
+_LIMITED = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
+"""What a profile may limit.  In a view, too, rows beyond the limit are an error."""
+WHOLE: Mapping[str, str | int] = {
+    **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
+    **{f"{what}_overflow_mode_leaf": "throw" for what in ("read", "timeout")},
+    **dict.fromkeys(("limit", "offset", "final", "parallel_replicas_count", "parallel_replica_offset"), 0),
+    **dict.fromkeys(("empty_result_for_aggregation_by_empty_set", "use_query_cache"), 0),
+    "additional_table_filters": "{}",
+    "additional_result_filter": "",
+    "apply_deleted_mask": 1,
+}
+"""With another value, rows would be hidden silently, answers be old, or deleted rows be there."""
+_WHOLE_WHERE_KNOWN = {"apply_patch_parts": 1}
 
 # Each attempt that fails would add "Unexpected Http Driver Exception": executors print warnings, and ours says why.
 logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
@@ -222,11 +236,13 @@ def _connect(endpoint: Connection, url: str) -> tuple[HttpClient, PoolManager]:
                 connect_timeout=max(1, round(endpoint.connect_timeout_s)),
                 send_receive_timeout=max(1, round(endpoint.send_receive_timeout_s)),
                 client_name="chsink",
-                settings={"send_progress_in_http_headers": 0, **(_NEWEST if endpoint.newest else {})},
+                settings={"send_progress_in_http_headers": 0, **WHOLE, **(_NEWEST if endpoint.newest else {})},
                 pool_mgr=pool,
                 autogenerate_session_id=False,
                 proxy_path=parts.path.strip("/"),
             )
+            for name in _WHOLE_WHERE_KNOWN.keys() & client.server_settings.keys():
+                client.set_client_setting(name, _WHOLE_WHERE_KNOWN[name])
     except (Unanswered, ServerRefused) as error:
         pool.clear()
         if isinstance(error, ServerRefused):

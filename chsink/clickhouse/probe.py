@@ -38,11 +38,6 @@ _ROWS = (
     "WHERE _kafka_topic = {topic:String} AND _kafka_partition = {partition:Int64} "
     "AND _kafka_offset >= {start:Int64} AND _kafka_offset < {end:Int64}"
 )
-_WHOLE = (
-    "SETTINGS read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw', "
-    "group_by_overflow_mode = 'throw', additional_table_filters = {}"
-)
-"""Where the user's profile would make it count only some of the rows: all of them, or an error."""
 _VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
 
 
@@ -107,7 +102,7 @@ def rows_of(piece: pa.RecordBatch) -> Counter[int]:
 
 def count_rows(client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = "") -> int:
     """Rows of these offsets; ``only`` is a further condition, ``AND …``."""
-    sql = f"SELECT count() FROM {quote_table(table)} {_where(only)} {_WHOLE}"
+    sql = f"SELECT count() FROM {quote_table(table)} {_where(only)}"
     return int(client.query(sql, _parameters(partition, offsets))[0][0])
 
 
@@ -115,7 +110,7 @@ def rows_by_offset(
     client: Queries, table: str, partition: TopicPartition, offsets: OffsetRange, only: str = ""
 ) -> dict[int, int]:
     """Rows of each of these offsets that has any; ``only`` is a further condition, ``AND …``."""
-    sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_where(only)} GROUP BY _kafka_offset {_WHOLE}"
+    sql = f"SELECT _kafka_offset, count() FROM {quote_table(table)} {_where(only)} GROUP BY _kafka_offset"
     return {int(offset): int(rows) for offset, rows in client.query(sql, _parameters(partition, offsets))}
 
 
@@ -126,7 +121,7 @@ def words_there(
     sql = (
         f"SELECT intDiv(toUInt64(_kafka_offset), {WORD}) AS word, "
         f"groupBitOr(bitShiftLeft(toUInt64(1), toUInt64(_kafka_offset) % {WORD})), count() "
-        f"FROM {quote_table(table)} {_where(only)} GROUP BY word {_WHOLE}"
+        f"FROM {quote_table(table)} {_where(only)} GROUP BY word"
     )
     found = client.query(sql, _parameters(partition, offsets))
     return {int(word): Word(int(bits), int(rows)) for word, bits, rows in found}

@@ -68,7 +68,7 @@ def rows_of(
     rows = shard.reader(clock, since_ms=asked_ms).query(
         f"SELECT toInt64(_kafka_partition) AS p, count(), max(toInt64(_kafka_offset)) FROM {table} "
         f"WHERE _kafka_topic = {{topic:String}} AND {search} GROUP BY p "
-        f"SETTINGS max_execution_time = {QUERY_LIMIT_S}, timeout_overflow_mode = 'throw'",
+        f"SETTINGS max_execution_time = {QUERY_LIMIT_S}",
         {"topic": topic},
     )
     return ((int(p), int(n), int(last)) for p, n, last in rows)

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from chsink.clickhouse.client import WHOLE
 from chsink.clickhouse.dedup_mark import Slack, check_columns, look, why_altered, why_forgotten, why_too_late
 from chsink.clickhouse.mutations import ANY, deleting, still_deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset, words_there
@@ -41,20 +42,17 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_LIMITED = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
-"""What a profile may limit.  In a view, too, rows beyond the limit are an error."""
 PINNED: Mapping[str, str | int] = {
     "insert_deduplicate": 1,
     "async_insert": 0,
     "wait_for_async_insert": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     "materialized_views_ignore_errors": 0,
-    "additional_table_filters": "{}",
     "max_insert_threads": 1,
     "input_format_parallel_parsing": 0,
     "input_format_allow_errors_num": 0,
     "input_format_allow_errors_ratio": 0,
-    **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
+    **WHOLE,
 }
 PINNED_WHERE_KNOWN: Mapping[str, str | int] = {
     "deduplicate_insert": "enable",

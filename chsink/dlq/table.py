@@ -37,7 +37,6 @@ _SIZE = (
 )
 _LIST, _DIGEST = "ifNull(headers[1].2, '')", "ifNull(headers[2].2, '')"
 """Of a mark: see :func:`chsink.dlq.marks.marks_of`."""
-_WHOLE = "read_overflow_mode = 'throw', timeout_overflow_mode = 'throw', result_overflow_mode = 'throw'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class LettersInTable:
         frequent first.
         """
         sql = f"`table`, column, error_id, count(), countIf({self._replayed}), max(timestamp_ms) FROM {self.table}"
-        rows = self._query(
+        rows = self.client.query(
             f"SELECT {sql} WHERE {self._mine} GROUP BY `table`, column, error_id ORDER BY count() DESC LIMIT {limit}"
         )
         return [(t, c, error, int(count), int(done), int(newest)) for t, c, error, count, done, newest in rows]
@@ -79,7 +78,7 @@ class LettersInTable:
     def open_places(self, where: Where, after: LetterPlace | None, limit: int) -> list[tuple[LetterPlace, int]]:
         """The first of those beyond ``after`` that were not replayed, each with about how many bytes it has."""
         beyond = "" if after is None else f" AND ({_PLACE}) > ({_literal(after)})"
-        rows = self._query(
+        rows = self.client.query(
             f"SELECT {_PLACE}, sum({_SIZE}) FROM {self.table} WHERE {self._mine} AND NOT ({self._replayed}){beyond}"
             f"{where.sql(self._replayed)} GROUP BY {_PLACE} ORDER BY {_PLACE} LIMIT {limit}"
         )
@@ -99,13 +98,14 @@ class LettersInTable:
     def marked(self, key: StateKey, record: StateRecord) -> int:
         """How many dead letters of a list have its mark."""
         at = f"{self._of(key)} AND {offsets_in(record.doubt.only)} AND {marks_of_list(record.life.nonce)}"
-        [(count,)] = self._query(f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}")
+        sql = f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}"
+        [(count,)] = self.client.query(sql)
         return int(count)
 
     def held(self, key: StateKey, window: OffsetRange | None = None) -> dict[tuple[int, int], bool]:
         """By offset and short digest of the record: whether its dead letter was replayed."""
         at = "" if window is None else f" AND _kafka_offset >= {window.start} AND _kafka_offset < {window.end}"
-        found = self._query(
+        found = self.client.query(
             f"SELECT DISTINCT _kafka_offset, {digest.SQL}, {self._replayed} FROM {self.table} "
             f"WHERE {self._mine} AND {self._of(key)}{at}"
         )
@@ -134,10 +134,7 @@ class LettersInTable:
         )
 
     def _kept(self, sql: str) -> list[KeptLetters]:
-        return [_kept(row) for row in self._query(sql)]
-
-    def _query(self, sql: str) -> list[Row]:
-        return self.client.query(f"{sql} SETTINGS {_WHOLE}")
+        return [_kept(row) for row in self.client.query(sql)]
 
 
 def offsets_in(offsets: Iterable[int]) -> str:

@@ -480,7 +480,8 @@ STATE_IS_STALE = preflight(
 )
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
-    "{table} has no row, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by itself",
+    "{table} has no row of {topic}, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by "
+    "itself",
     "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
     "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
     "verify`: it names the offsets that the backup lacks; then start. Or land again what Kafka still holds: run "

@@ -29,7 +29,7 @@ from chsink.recovery.landed_rows import (
 from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
-from chsink.statemachine.ranges import TopicPartition
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import DEAD_LETTERS, TABLE_BY, changed_parts, choice_of, has_dead_letters
 
@@ -37,7 +37,7 @@ GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
 )
 SKIPPING = (
-    "records that Kafka holds now are skipped, even those that never landed: to read them, set "
+    "records that Kafka holds now are skipped, even those that never landed ({}): to read them, set "
     'kafka.starting_offsets = "earliest" for the next start'
 )
 OTHER_PLACE = (
@@ -54,7 +54,13 @@ Say = Callable[[str], None]
 
 
 def plan_reset(
-    clickhouse: Cluster, store: StateStore, topic: str, partitions: Collection[int], *, table: str | None = None
+    clickhouse: Cluster,
+    store: StateStore,
+    kafka: KafkaAdmin,
+    topic: str,
+    partitions: Collection[int],
+    *,
+    table: str | None = None,
 ) -> Change:
     """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic; without ``table``, for
     all of its tables.  PreflightError CHS-338 where a replay of dead letters is in doubt.
@@ -65,7 +71,8 @@ def plan_reset(
     tables = sorted({key.table for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
-    skipping = [SKIPPING] if clickhouse.config.kafka.starting_offsets == "latest" else []
+    latest = clickhouse.config.kafka.starting_offsets == "latest"
+    skipping = [SKIPPING.format(_never_landed(kafka, found))] if latest else []
     says = (
         (
             f"the recorded ranges of {topic} ({len({key.partition for key in found})} partitions) in "
@@ -83,6 +90,20 @@ def plan_reset(
         *doubtful,
     )
     return Change(found, says, {key: partial(_reset, clickhouse, store, key) for key in found}, resets=True)
+
+
+def _never_landed(kafka: KafkaAdmin, found: Mapping[StateKey, StateRecord]) -> str:
+    """How many offsets of Kafka's are not recorded as landed, in words: by each partition's table that has least."""
+    done: dict[TopicPartition, int] = {}
+    try:
+        ids, tps = kafka.topic_ids({k.topic for k in found}), [k.topic_partition for k in found]
+        starts, ends = kafka.log_starts(tps), kafka.log_ends(tps)
+    except ChsinkError as error:
+        return f"how many cannot be told: {error.message}"
+    for key, record in found.items():
+        tp, known = key.topic_partition, 0 if record.is_of_another(ids[key.topic]) else record.done
+        done[tp] = min(done.get(tp, known), known)
+    return f"offsets that are not recorded as landed: {sum(max(0, ends[t] - max(starts[t], done[t])) for t in done)}"
 
 
 def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateKey, StateRecord]) -> Iterator[str]:
@@ -141,9 +162,11 @@ def plan_resolve(  # noqa: PLR0917 - three ports, and what is decided about
     seen = dict(_count_all(clickhouse, store, doubtful, say))
     if verdict == "resend":
         _check_resend(clickhouse, kafka, doubtful, seen, pipeline, senders_gone=senders_gone)
+    starts: Mapping[TopicPartition, int] = {}
     if verdict == "expired":
         _check_same_topic(kafka, doubtful)
-    says = [sentence for key, record in doubtful.items() for sentence in _says(verdict, key, record, seen[key])]
+        starts = kafka.log_starts([k.topic_partition for k in doubtful])
+    says = [_says(verdict, key, record, seen[key], starts) for key, record in doubtful.items()]
     if verdict == "lost":
         says.append(GAP_IN_BATCH)
     views = sorted({view for one in seen.values() for view in one.views})
@@ -182,17 +205,23 @@ def _count_all(
         yield key, count_landed_rows(clickhouse, store, key, record)
 
 
-def _says(verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows) -> Iterator[str]:
+def _says(
+    verdict: Verdict, key: StateKey, record: StateRecord, seen: LandedRows, starts: Mapping[TopicPartition, int]
+) -> str:
     name = f"{key.topic_partition} {record.range}"
     match verdict:
         case "landed":
-            yield f"{name} will be recorded as landed: nothing of it is sent again; {seen.sentence}"
+            said = f"will be recorded as landed: nothing of it is sent again; {seen.sentence}"
+            return f"{name} {said}; {seen.lacking(record.range)}"
         case "lost":
-            yield f"{name} will be recorded as a gap: its missing rows are never sent; {seen.sentence}"
+            said = f"will be recorded as a gap: its missing rows are never sent; {seen.sentence}"
+            return f"{name} {said}; {seen.lacking(record.range)}"
         case "expired":
-            yield f"{name}: the part that Kafka no longer holds becomes a gap; the next start lands the rest"
+            gone = record.range.overlap(OffsetRange(0, starts[key.topic_partition]))
+            said = f"{gone} becomes a gap: {seen.lacking(gone)}" if gone.length else "no part of it becomes a gap now"
+            return f"{name}: the part that Kafka no longer holds becomes a gap; {said}; the next start lands the rest"
         case "resend":
-            yield f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
+            return f"{name} will be sent again by the next start, under new tokens; {seen.sentence}"
 
 
 def _with_other_letters(doubtful: Doubtful, present: str) -> Doubtful:

@@ -74,9 +74,9 @@ def holes(
 def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
     """For each offset of the part, whether any shard holds a row of it."""
     sql = (
-        "SELECT intDiv(o, 64), groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "
+        "SELECT intDiv(o, 64) AS at, groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "
         f"(SELECT toUInt64(_kafka_offset - {part.start}) AS o FROM {{table}} WHERE {_MINE} "
-        f"AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}) GROUP BY 1"
+        f"AND _kafka_offset >= {part.start} AND _kafka_offset < {part.end}) GROUP BY at"
     )
     words = np.zeros(-(-part.length // WORD), dtype="<u8")
     for shard in shards:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 from chsink.batch.halts import asking_target
 from chsink.batch.ledger import read_owner
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.mutations import check_none_deleting
-from chsink.clickhouse.probe import count_rows, dependent_views, only_of
+from chsink.clickhouse.probe import WORD, dependent_views, only_of, words_there
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
@@ -17,7 +18,8 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.errors import ChsinkError
 from chsink.errors.services import STILL_INSERTING
 from chsink.notation.sql import quote_string
-from chsink.ports import StateStore
+from chsink.ports import StateStore, Word
+from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
 
@@ -27,6 +29,7 @@ class LandedRows:
     """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
 
     ``views`` depend on the table.  ``letters`` counts its dead letters.  Nothing is counted unless a route leads to it.
+    ``bits`` of words of offsets stand for those with a row or a dead letter.
     """
 
     table: str
@@ -35,6 +38,7 @@ class LandedRows:
     views: tuple[str, ...] = ()
     letters: int = 0
     routed: bool = True
+    bits: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def count(self) -> str:
@@ -53,6 +57,18 @@ class LandedRows:
         kept = f", and there are {self.letters} dead letters of it" if self.letters else ""
         return f"{self.table} holds {self.rows} rows of it now{kept}"
 
+    def lacking(self, part: OffsetRange) -> str:
+        """How many records of a part of the range are lost if they are never sent, in words."""
+        if self.rows is None:
+            return "how many of its records have no row cannot be told"
+        ends = ((part.start - at * WORD, part.end - at * WORD, bits) for at, bits in self.bits.items())
+        cut = (bits >> max(0, low) & (1 << max(0, high - max(0, low))) - 1 for low, high, bits in ends)
+        none = part.length - sum(bits.bit_count() for bits in cut)
+        return (
+            f"of the {part.length} offsets {part}, {none} have no row and no dead letter in a table: records at these "
+            "offsets, unless the job leaves them out, are given up"
+        )
+
 
 def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> LandedRows:
     """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
@@ -63,20 +79,27 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
         shards = _recorded(clickhouse, store, key, record)[1]
         with asking_target():
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, clickhouse.letters
-            letters = 0
+            words, letters = list[dict[int, Word]](), 0
             if kept is not None:
                 held = kept.reader(clickhouse.clock, copies=TWICE)
-                letters = count_rows(held, kept.table.canonical, tp, record.range, only_of(key))
+                words.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
+                letters = _rows_in(words)
             if not shards or not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
-            rows = 0
             for shard in shards:
                 reader = shard.reader(clickhouse.clock, copies=TWICE)
                 check_none_deleting(reader, shard.table)
-                rows += count_rows(reader, shard.table.canonical, tp, record.range)
-            return LandedRows(key.table, rows, None, views, letters)
+                words.append(words_there(reader, shard.table.canonical, tp, record.range))
+            bits: dict[int, int] = {}
+            for at, word in chain.from_iterable(one.items() for one in words):
+                bits[at] = bits.get(at, 0) | word.bits
+            return LandedRows(key.table, _rows_in(words) - letters, None, views, letters, bits=bits)
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)
+
+
+def _rows_in(words: Iterable[Mapping[int, Word]]) -> int:
+    return sum(word.rows for one in words for word in one.values())
 
 
 def wait_for_inserts(

@@ -40,8 +40,6 @@ _LOW: Final = "reinterpretAsUInt64(substring(h, 1, 8))"
 ATTACHED: Final = "chsink_expected"
 AT: Final = "at"
 
-_WHOLE: Final = dict.fromkeys(("read_overflow_mode", "timeout_overflow_mode", "result_overflow_mode"), "throw")
-"""Where a limit of the user's profile would make it read only some of the rows: an error instead."""
 _TYPE_SETTINGS: Final = {
     "LowCardinality": "allow_suspicious_low_cardinality_types",
     "Variant": "allow_suspicious_variant_types",
@@ -93,7 +91,7 @@ class Digester:
             f"WHERE {_ROWS}{place.where}{listed} LIMIT {MOST_ROWS_AT_AN_OFFSET} BY _kafka_offset FORMAT RowBinary"
         )
         which = {"topic": tp.topic, "partition": tp.partition, "start": offsets.start, "end": offsets.end}
-        return _read(self.send(place.client, sql, which, _WHOLE), len(groups))
+        return _read(self.send(place.client, sql, which), len(groups))
 
     def of_rows(self, client: ClickHouseClient, batch: pa.RecordBatch, groups: Sequence[Group]) -> list[Digests]:
         """Digests per group of decoded rows (:class:`chsink.ports.Decoded`), in their order."""
@@ -104,7 +102,7 @@ class Digester:
         attached = ExternalTable(ATTACHED, f"{AT} Int64, {types}", arrow_stream(body).to_pybytes())
         values = [from_text(name, column.type) for name, column in zip(names, self.columns, strict=True)]
         sql = f"SELECT {AT}, {self._hashed(values, groups)} FROM {ATTACHED} FORMAT RowBinary"
-        settings = {**_WHOLE, **INSERT_SETTINGS, **TEXTS_STAY, **self._types_allowed()}
+        settings = {**INSERT_SETTINGS, **TEXTS_STAY, **self._types_allowed()}
         answer = self.send(client, sql, {}, settings, attached)
         at, digests = _read(answer, len(groups))
         assert len(at) == batch.num_rows, "every row comes back"
@@ -135,7 +133,7 @@ class Digester:
             f"WHERE {_ROWS}{place.where} AND {filled} FORMAT RowBinary"
         )
         which = {"topic": tp.topic, "partition": tp.partition, "start": 0, "end": np.iinfo(np.int64).max}
-        answer = self.send(place.client, sql, which, {**_WHOLE, **one._types_allowed()})
+        answer = self.send(place.client, sql, which, one._types_allowed())
         first, rows = np.frombuffer(answer, "<i8").tolist()
         return int(first) if rows else None
 
@@ -156,14 +154,14 @@ class Digester:
             "GROUP BY bucket FORMAT RowBinary"
         )
         row = np.dtype([(AT, "<i8"), ("rows", "<i8"), ("low", "<u8"), ("high", "<u8")])
-        found = np.frombuffer(self.send(place.client, sql, {}, _WHOLE), row)
+        found = np.frombuffer(self.send(place.client, sql, {}), row)
         return found[AT].astype(np.int64), found
 
     def in_buckets(self, place: Place, buckets: I64) -> Digests:
         """The digests of one shard's rows that lie in these buckets."""
         listed = ", ".join(map(str, buckets.tolist()))
         sql = f"SELECT h FROM ({self._all(place)}) WHERE {_LOW} % {BUCKETS} IN ({listed}) FORMAT RowBinary"
-        return np.frombuffer(self.send(place.client, sql, {}, _WHOLE), f"V{WIDTH}")
+        return np.frombuffer(self.send(place.client, sql, {}), f"V{WIDTH}")
 
     def _all(self, place: Place) -> str:
         hashed = self._hashed([quote_identifier(c.name) for c in self.columns], [self.all])
@@ -179,7 +177,7 @@ class Digester:
         client: ClickHouseClient,
         sql: str,
         parameters: Mapping[str, object],
-        settings: Mapping[str, object],
+        settings: Mapping[str, object] | None = None,
         attached: ExternalTable | None = None,
     ) -> bytes:
         """The answer to a SELECT, asked again while the server is away for a moment."""

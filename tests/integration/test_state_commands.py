@@ -218,6 +218,28 @@ def test_a_person_is_asked_and_may_refuse(doubtful: Job) -> None:
     assert shown(doubtful)["attempt"] == before["attempt"]
 
 
+def test_what_is_given_up_is_counted(doubtful: Job) -> None:
+    """⚑ Only rows were counted, and of an expired range not even these."""
+    insert(doubtful, 0, range(10, 17))
+
+    def said(*arguments: str) -> str:
+        result = run(doubtful, *arguments, stdin="n\n")
+        assert result.exit_code == 1, result.output
+        return " ".join(result.stdout.split())
+
+    for verdict in ("--landed", "--lost"):
+        assert (
+            "holds 7 rows of it now; of the 15 offsets [10, 25), 8 have no row and no dead letter in a table"
+            in said("resolve", doubtful.topic, verdict)
+        )
+    latest = said("reset", doubtful.topic, "--set", "kafka.starting_offsets=latest")
+    assert "(offsets that are not recorded as landed: 15)" in latest
+    assert "no part of it becomes a gap now" in said("resolve", doubtful.topic, "--expired")
+    delete_records(doubtful.bootstrap, doubtful.topic, 0, 19)
+    expired = said("resolve", doubtful.topic, "--expired")
+    assert "[10, 19) becomes a gap: of the 9 offsets [10, 19), 2 have no row and no dead letter in a table" in expired
+
+
 def test_landed_takes_the_word_for_it(doubtful: Job) -> None:
     result = run(doubtful, "resolve", doubtful.topic, "0", "--landed", stdin="y\n")
 

@@ -337,6 +337,14 @@ def test_only_one_room_imports_spark() -> None:
     assert wrong == []
 
 
+def test_each_statement_to_clickhouse_goes_through_the_one_client() -> None:
+    """⚑ The client pins what a user's profile hides rows with.  A read beside it could find fewer rows than there are, and
+    its caller would land the others again.
+    """
+    reaching = {str(i.file.relative_to(CHECKOUT)) for i in every() if inside(i.module, "clickhouse_connect")}
+    assert reaching == {"chsink/clickhouse/client.py", "chsink/clickhouse/transport.py"}
+
+
 def test_the_command_line_imports_nothing_heavy_at_its_start() -> None:
     heavy = (
         "pyspark",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from chsink.clickhouse.checks.emptied import emptied_findings
 from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.decode.columns import Column
 from chsink.findings import Severity
+from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -26,18 +29,25 @@ HELD, BARE = Mark(7, 0), Mark(0, 0)
 
 @dataclass
 class Shard(OneServer):
-    """Has a row, or none."""
+    """Has a row of the topic, of another one, of none that it names (""), or no row at all."""
 
-    row: bool
+    row: str | None
     url: str
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        assert sql == "SELECT 1 FROM `db`.`t` LIMIT 1"
-        return [(1,)] if self.row else []
+        found = re.fullmatch(
+            r"SELECT 1 FROM `db`.`t` (WHERE _kafka_topic IN \('topic', ''\) OR _kafka_topic IS NULL )?LIMIT 1 "
+            r"SETTINGS max_execution_time = 20",
+            sql,
+        )
+        assert found
+        return [(1,)] if self.row in (("topic", "") if found[1] else ("topic", "", "other")) else []
 
 
-def findings(*rows: bool, key: StateKey = KEY, layout: str = "now", **changes: Any) -> list[tuple[str, Severity, str]]:
-    described = table(**{k: changes.pop(k) for k in ("engine", "ttl") if k in changes})
+def findings(
+    *rows: str | None, key: StateKey = KEY, layout: str = "now", **changes: Any
+) -> list[tuple[str, Severity, str]]:
+    described = table(**{k: changes.pop(k) for k in ("engine", "ttl", "columns") if k in changes})
     shards = tuple(ShardTable(Shard(row, f"http://{n}"), described) for n, row in enumerate(rows))
     record = replace(LANDED, **changes)
     found = emptied_findings({key: record}, RoutedTable("topic", "db.t", shards), layout, StoppedClock())
@@ -46,14 +56,34 @@ def findings(*rows: bool, key: StateKey = KEY, layout: str = "now", **changes: A
 
 def test_an_empty_table_in_which_offsets_landed() -> None:
     """⚑ created again, it would lack them for ever, and nothing would say so."""
-    for rows in ([False], [False, False]):
+    for rows in ([None], [None, None]):
         [(number, severity, sentence)] = findings(*rows)
         assert (number, severity) == ("CHS-266", Severity.WARNING)
         assert "offsets of topic landed in it: 60;" in sentence
 
 
 def test_a_table_with_rows() -> None:
-    assert findings(True) == [("CHS-266", Severity.OK, "db.t holds rows of topic, as recorded")]
+    for row in ("topic", ""):
+        assert findings(row) == [("CHS-266", Severity.OK, "db.t holds rows of topic, as recorded")]
+
+
+def test_a_table_with_rows_of_another_topic() -> None:
+    """⚑ they hid that this topic's were lost when the table was dropped and created again."""
+    [(number, severity, sentence)] = findings("other", None)
+    assert (number, severity) == ("CHS-266", Severity.WARNING)
+    assert "db.t has no row of topic" in sentence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sent": Sending(layout="now", pipeline="columns=1,table_by=2"), "seen": Seen(0, (HELD,))},
+        {"columns": (Column("n", "Int8", "", ""),)},
+        {"columns": tuple(Column(c, "Int8", "ALIAS", "n") for c in sorted(PROBE_COLUMNS))},
+    ],
+)
+def test_rows_that_do_not_tell_their_topic(changes: dict[str, Any]) -> None:
+    assert [severity for _, severity, _ in findings("other", **changes)] == [Severity.OK]
 
 
 @pytest.mark.parametrize(
@@ -74,24 +104,29 @@ def test_a_table_with_rows() -> None:
     ],
 )
 def test_a_table_that_may_be_empty(changes: dict[str, Any]) -> None:
-    assert findings(False, **changes) == []
+    assert findings(None, **changes) == []
 
 
 @pytest.mark.parametrize("pipeline", ["columns=1,table_by=2", ""])
 def test_a_table_that_shares_a_topic_and_had_rows(pipeline: str) -> None:
-    [(_, severity, _)] = findings(False, sent=Sending(layout="now", pipeline=pipeline), seen=Seen(0, (HELD,)))
+    [(_, severity, _)] = findings(None, sent=Sending(layout="now", pipeline=pipeline), seen=Seen(0, (HELD,)))
     assert severity is Severity.WARNING
 
 
 def test_one_shard_that_held_blocks() -> None:
     """⚑ a server that was set up again, with an empty table."""
-    [(number, severity, sentence)] = findings(True, False, seen=Seen(0, (HELD, HELD)))
+    [(number, severity, sentence)] = findings("topic", None, seen=Seen(0, (HELD, HELD)))
     assert (number, severity) == ("CHS-266", Severity.WARNING)
     assert "at http://1" in sentence
+
+
+def test_a_shard_with_rows_of_another_topic() -> None:
+    """By its shard key, a topic may have rows on some shards only."""
+    assert [one[1] for one in findings("topic", "other", seen=Seen(0, (HELD, HELD)))] == [Severity.OK]
 
 
 @pytest.mark.parametrize(
     ("layout", "marks"), [("now", (HELD, BARE)), ("other", (HELD, HELD)), ("now", (HELD,)), ("now", ())]
 )
 def test_a_shard_that_may_have_no_row(layout: str, marks: tuple[Mark, ...]) -> None:
-    assert [severity for _, severity, _ in findings(True, False, layout=layout, seen=Seen(0, marks))] == [Severity.OK]
+    assert [severity for _, severity, _ in findings("topic", None, layout=layout, seen=Seen(0, marks))] == [Severity.OK]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -13,20 +14,22 @@ from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.landing import new_ledger
 from chsink.clock import SystemClock
 from chsink.config import Config
+from chsink.kafka.admin import KafkaAdmin
 from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
-from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey
 
-JOB = {
+JOB: dict[str, Any] = {
     "sink": {"name": "s"},
     "kafka": {"bootstrap": "localhost:9092"},
     "clickhouse": {"endpoints": ["http://a:8123"]},
     "route": [{"topic": "t", "table_by": {"header": "kind", "tables": {"x": "here"}}}],
 }
+NEVER_ASKED = KafkaAdmin({"bootstrap.servers": "localhost:9"}, timeout_s=1)
 HERE, GONE = StateKey("s", "t", 0, "default.here"), StateKey("s", "t", 0, "default.gone")
 OTHER = StateKey("s", "t", 1, "default.gone")
 
@@ -55,7 +58,7 @@ def store(cluster: Cluster) -> MemoryStore:
 
 def test_a_table_that_was_left_is_reset_like_any_other(cluster: Cluster, store: MemoryStore) -> None:
     """Not refused with CHS-323: nobody but the command itself has changed the record."""
-    written = carry_out(cluster, store, plan_reset(cluster, store, "t", []), "reset")
+    written = carry_out(cluster, store, plan_reset(cluster, store, NEVER_ASKED, "t", []), "reset")
     assert {record.phase for record in written.values()} == {Phase.EMPTY}
     assert written.keys() == {HERE, GONE, OTHER}
 
@@ -64,14 +67,46 @@ def test_nor_is_one_to_which_a_route_leads_again(cluster: Cluster, store: Memory
     tables = {"x": "here", "y": "gone"}
     config = Config.from_mapping({**JOB, "route": [{"topic": "t", "table_by": {"header": "kind", "tables": tables}}]})
     again = cluster.anew(config)
-    written = carry_out(again, store, plan_reset(again, store, "t", [0]), "reset")
+    written = carry_out(again, store, plan_reset(again, store, NEVER_ASKED, "t", [0]), "reset")
     assert {record.phase for record in written.values()} == {Phase.EMPTY}
     assert read_records(store, "s")[OTHER].table_by.left
 
 
+class Kafka:
+    """Holds [90, 130) of partition 0, and [0, 30) of partition 1, whose topic ``topic_id`` was created again."""
+
+    def __init__(self, topic_id: str) -> None:
+        self.topic_id = topic_id
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(topics, self.topic_id)
+
+    def log_starts(self, _: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {TopicPartition("t", 0): 90, TopicPartition("t", 1): 0}
+
+    def log_ends(self, _: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {TopicPartition("t", 0): 130, TopicPartition("t", 1): 30}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "said"),
+    [
+        (Kafka("id"), "(offsets that are not recorded as landed: 30)"),
+        (Kafka("another"), "(offsets that are not recorded as landed: 70)"),
+        (NEVER_ASKED, "(how many cannot be told: "),
+    ],
+)
+def test_a_reset_that_skips_says_how_much(cluster: Cluster, store: MemoryStore, kafka: Any, said: str) -> None:
+    """⚑ "skipped", it said, whether that was nothing or a million records.  Of several tables, one lacks most."""
+    kept = {**JOB["kafka"], "starting_offsets": "latest"}
+    latest = cluster.anew(Config.from_mapping({**JOB, "kafka": kept}))
+    assert said in " ".join(plan_reset(latest, store, kafka, "t", []).says)
+    assert said not in " ".join(plan_reset(cluster, store, kafka, "t", []).says)
+
+
 def test_a_command_takes_up_no_table_that_was_left(cluster: Cluster, store: MemoryStore) -> None:
     """Else a command that is refused or dies leaves a table that waits, without a route, for what it will never get."""
-    carry_out(cluster, store, plan_reset(cluster, store, "t", [1]), "reset")
+    carry_out(cluster, store, plan_reset(cluster, store, NEVER_ASKED, "t", [1]), "reset")
     assert read_records(store, "s")[GONE].table_by.left
 
 

@@ -18,6 +18,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.config import Config
 from chsink.errors import UnavailableError
+from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import Row, Unanswered
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
@@ -100,7 +101,12 @@ def test_the_one_that_answers_is_waited_for(cluster_of: Callable[[float], TwoRep
     """⚑ Its rows would come after a person deleted those that are there, and then land again."""
     cluster = cluster_of(20)
     store = in_doubt(cluster)
-    carry_out(cluster, store, plan_reset(cluster, store, "t", []), "reset")
+    carry_out(
+        cluster,
+        store,
+        plan_reset(cluster, store, KafkaAdmin({"bootstrap.servers": "localhost:9"}, timeout_s=1), "t", []),
+        "reset",
+    )
     assert cluster.clock.now_ms() >= Clock.ms + 20_000
 
 
@@ -108,4 +114,9 @@ def test_nothing_is_decided_while_it_goes_on(cluster_of: Callable[[float], TwoRe
     cluster = cluster_of(1000)
     store = in_doubt(cluster)
     with pytest.raises(UnavailableError, match=r"CHS-710.*http://b:8123"):
-        carry_out(cluster, store, plan_reset(cluster, store, "t", []), "reset")
+        carry_out(
+            cluster,
+            store,
+            plan_reset(cluster, store, KafkaAdmin({"bootstrap.servers": "localhost:9"}, timeout_s=1), "t", []),
+            "reset",
+        )
