@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
@@ -19,7 +20,6 @@ from functools import lru_cache
 from threading import Event
 from time import monotonic
 from typing import Any, Self
-from uuid import uuid4
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
@@ -120,7 +120,7 @@ class Names:
         """Send one event to the coordinator.  It may arrive although this raises :class:`NotSent` or
         :class:`ControlUnanswered`.
         """
-        self.sender(f"{self.group}/asking/{uuid4()}", self.control_group).send(key, [value], {})
+        self.sender(f"{self.group}/asking/{uuid.uuid4()}", self.control_group).send(key, [value], {})
 
     def reader(self) -> EventReader:
         """A reader of the control topic."""
