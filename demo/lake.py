@@ -1,25 +1,22 @@
-"""The demo's Iceberg tables, read by pyiceberg.  It makes the first one; the mirror makes the others.
+"""The demo's Iceberg tables, which the mirror creates, read by pyiceberg.
 
 Like the checker, this module imports nothing from chsink.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
     IntegerType,
     LongType,
-    NestedField,
     PrimitiveType,
     StringType,
     TimestamptzType,
@@ -28,12 +25,6 @@ from pyiceberg.types import (
 from demo.checker import OFFSET, Compared, Row, unwrapped
 
 NAMESPACE = "demo"
-_METADATA: Mapping[str, PrimitiveType] = {
-    "_kafka_topic": StringType(),
-    "_kafka_partition": IntegerType(),
-    "_kafka_offset": LongType(),
-    "_kafka_timestamp": TimestamptzType(),
-}
 _OF_CLICKHOUSE: Mapping[str, PrimitiveType] = {
     "Bool": BooleanType(),
     "UInt8": IntegerType(),
@@ -55,24 +46,27 @@ class Lake:
         self._catalog = SqlCatalog("lake", uri=self.uri, warehouse=self.warehouse)
         self._catalog.create_namespace(NAMESPACE)
 
-    def create(self, topic: str, columns: Mapping[str, str]) -> Compared:
-        """A topic's table for columns with these ClickHouse types, partitioned by a hash of the first that is text."""
-        kept = _kept(columns)
-        types = {**{name: _type(kind) for name, kind in kept.items()}, **_METADATA}
-        fields = [NestedField(number, name, kind) for number, (name, kind) in enumerate(types.items(), 1)]
-        text = next(field for field in fields if field.field_type == StringType())
-        spec = PartitionSpec(PartitionField(text.field_id, 1000, BucketTransform(4), f"{text.name}_bucket"))
-        self._catalog.create_table(f"{NAMESPACE}.{topic}", Schema(*fields), partition_spec=spec)
-        return self.compared(topic, columns)
+    @staticmethod
+    def create(columns: Mapping[str, str]) -> str:
+        """What a route says for a table that shall hold columns of these ClickHouse types: its columns, and that it is
+        partitioned by a hash of the first that is text, or of the offset.
+        """
+        kinds = {name: _type(kind) for name, kind in _kept(columns).items()}
+        types = ", ".join(f'{json.dumps(name, ensure_ascii=False)} = "{kind}"' for name, kind in kinds.items())
+        text = (name for name, kind in kinds.items() if kind == StringType() and name.isidentifier())
+        return f'create = {{ types = {{ {types} }}, partition = ["bucket(4, {next(text, OFFSET)})"] }}'
 
     def compared(self, topic: str, columns: Mapping[str, str]) -> Compared:
-        """A topic's table, which the mirror may create.  A column with a dot in its name is left out."""
+        """A topic's table.  A column with a dot in its name is left out."""
         types = {name: "String" if _type(kind) == StringType() else kind for name, kind in _kept(columns).items()}
         return Compared(topic, f"{NAMESPACE}.{topic}", types)
 
-    def partitions(self, table: str) -> int:
-        """How many partition values the table has."""
-        return len(self._catalog.load_table(table).inspect.partitions())
+    def spec(self, table: str) -> str:
+        """How the table is partitioned, and into how many partitions."""
+        loaded = self._catalog.load_table(table)
+        of = loaded.schema().find_column_name
+        fields = ", ".join(f"{field.transform} of {of(field.source_id)}" for field in loaded.spec().fields)
+        return f"partitioned by {fields}: partitions={len(loaded.inspect.partitions())}"
 
     def snapshots(self, table: str) -> int:
         """How many the table has; none before it exists."""

@@ -71,8 +71,8 @@ def main() -> int:
             shutil.rmtree(root, ignore_errors=True)
 
 
-CREATED = '\nauto_create = true\ncreate = { partition = ["month(time_hour)"] }'
-"""The mirror creates the tables of all topics but the first, which may hold a user's own records."""
+BY_MONTH = 'create = { partition = ["month(time_hour)"] }'
+"""Of all topics but the first, which may hold a user's own records."""
 
 
 class Demo:
@@ -88,8 +88,8 @@ class Demo:
         self.clients = [clickhouse_connect.get_client(dsn=e, autogenerate_session_id=False) for e in self.endpoints]
         self.lake = Lake(root / "lake")
         first, *others = datasets
-        self.iceberg = [self.lake.create(first.topic, first.columns)]
-        self.iceberg += [self.lake.compared(d.topic, d.columns) for d in others]
+        self.create = [self.lake.create(first.columns), *[BY_MONTH] * len(others)]
+        self.iceberg = [self.lake.compared(d.topic, d.columns) for d in datasets]
 
     def run(self) -> int:
         """Prepare, drain with kills, judge."""
@@ -135,8 +135,8 @@ class Demo:
             for d in self.datasets
         )
         mirrored = "\n".join(
-            f'[[mirror.route]]\ntopic = "{item.topic}"\ntable = "{item.table}"{new}'
-            for item, new in zip(self.iceberg, ["", *[CREATED] * (len(self.iceberg) - 1)], strict=True)
+            f'[[mirror.route]]\ntopic = "{item.topic}"\ntable = "{item.table}"\n{create}'
+            for item, create in zip(self.iceberg, self.create, strict=True)
         )
         path = self.root / "job.toml"
         path.write_text(f"""\
@@ -157,6 +157,7 @@ chunk_offsets = 5000
 
 [mirror]
 enabled = true
+auto_create = true
 catalog = {{ name = "lake", type = "sql", uri = "{self.lake.uri}", warehouse = "{self.lake.warehouse}" }}
 interval_s = 3
 
@@ -303,10 +304,10 @@ conf = {{ "spark.ui.enabled" = "false" }}
         shards = Side(tables, partial(on_shards, self.endpoints))
         verdict, mirrored = check(self.bootstrap, [shards, Side(self.iceberg, self.lake.landed)])
         snapshots = sum(self.lake.snapshots(item.table) for item in self.iceberg)
+        for item in self.iceberg:
+            say(f"Iceberg table {item.table}: created by the mirror, {self.lake.spec(item.table)}")
         say(f"{'exactly once' if verdict.exactly_once else 'NOT exactly once'}: {verdict}")
-        partitions = sum(self.lake.partitions(item.table) for item in self.iceberg)
-        counts = f"snapshots={snapshots} partitions={partitions}"
-        say(f"mirror{'' if mirrored.exactly_once else ', NOT exactly once'}: {mirrored} {counts}")
+        say(f"mirror{'' if mirrored.exactly_once else ', NOT exactly once'}: {mirrored} snapshots={snapshots}")
         return 0 if verdict.exactly_once and mirrored.exactly_once else 1
 
 

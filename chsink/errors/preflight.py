@@ -754,7 +754,7 @@ MIRROR_GROUP_TAKEN = preflight(
     "CHS-257",
     "another program consumes as group {group}, which belongs to the mirror: {members}",
     "give that program another group.id; do not rename this sink",
-    ok="nobody else uses the mirror's groups ({group}, {group}/control, {group}/owner)",
+    ok="nobody else uses the mirror's groups ({group}, {group}/control, {group}/owner, {group}/driver)",
 )
 MIRROR_TABLE_PARTITIONED = preflight(
     "CHS-258",

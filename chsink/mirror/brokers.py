@@ -33,8 +33,7 @@ def api_versions(names: Names) -> dict[str, dict[str, int]]:
     log = _Lines()
     admin = AdminClient({**names.options, "debug": "feature", "log_level": "7"}, logger=log.logger)
     admin.list_topics(timeout=names.timeout_s)
-    groups = [names.group, names.control_group, names.owner_group]
-    asked = admin.describe_consumer_groups(groups, request_timeout=names.timeout_s)
+    asked = admin.describe_consumer_groups(list(names.groups), request_timeout=names.timeout_s)
     for answer in asked.values():
         with suppress(KafkaException):  # such a group need not exist; the client has connected to its broker
             answer.result()

@@ -74,7 +74,7 @@ def commit_now(mirror: OpenMirror, wait_s: float) -> dict[str, int | None]:
 def ask(names: Names) -> uuid.UUID:
     """Ask the coordinator for a round at once; returns the request's id.  Others may ask at the same time.
 
-    Raises ``ControlUnanswered``.
+    Raises ``NotSent``, ``ControlUnanswered``.
     """
     asked = Event(uuid.uuid4(), datetime.now(UTC), names.group, StartCommit(NOW))
     names.tell(KEY, encode(asked))

@@ -1,9 +1,9 @@
 """The control topic and the sink's groups: every write is a Kafka transaction, every read sees committed ones only.
 
 Rules:
-- A request to the coordinator is no write in this sense: it is in no transaction, so that nobody fences who asks.
 - A transactional id stands for one role: a topic-partition's worker, its re-reader, the coordinator.  See
   :mod:`chsink.kafka.transactions` for what opening a producer does, and for commits without an answer.
+- Each request to the coordinator has a transactional id of its own: many may ask at once, and none fences another.
 - The group has no members, so only these producers move it.
 - Each hand-over opens a producer of its own, because opening fences.  Reading a group fences nobody, so one client in
   a process reads for all hand-overs.
@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
@@ -20,7 +21,7 @@ from threading import Event
 from time import monotonic
 from typing import Any, Self
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -99,6 +100,11 @@ class Names:
         return f"{self.group}/driver"
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """All of them.  None has members."""
+        return self.group, self.control_group, self.owner_group, self.driver_group
+
+    @property
     def trying_id(self) -> str:
         """The transactional id by which it is tried whether this user may use such ids."""
         return f"{self.group}/trying"
@@ -111,19 +117,10 @@ class Names:
         return ControlSender(self, transactional_id, group)
 
     def tell(self, key: str, value: bytes) -> None:
-        """Send an event in no transaction.  It may arrive twice.  Raises :class:`ControlUnanswered`."""
-        refused: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: object) -> None:
-            if error is not None:
-                refused.append(error)
-
-        own = {"enable.idempotence": False, "acks": "all", "linger.ms": 0}
-        producer = Producer({**self.options, **own, "message.timeout.ms": int(self.timeout_s * 1000)})
-        producer.produce(self.topic, value=value, key=key, on_delivery=delivered)
-        if producer.flush(self.timeout_s) or refused:
-            error = KafkaException(refused[0] if refused else KafkaError(KafkaError._TIMED_OUT))
-            raise ControlUnanswered(str(error)) from error
+        """Send one event to the coordinator.  It may arrive although this raises :class:`NotSent` or
+        :class:`ControlUnanswered`.
+        """
+        self.sender(f"{self.group}/asking/{uuid.uuid4()}", self.control_group).send(key, [value], {})
 
     def reader(self) -> EventReader:
         """A reader of the control topic."""
@@ -134,16 +131,36 @@ class Names:
         return GroupOffsets(self, group or self.group)
 
 
-class ControlSender:
+class _Offsets:
+    """Reads the offsets of a consumer's group."""
+
+    def __init__(self, names: Names, consumer: Consumer) -> None:
+        self._names, self._consumer = names, consumer
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
+        return {tp: found.offset for tp, found in self._asked(tps).items()}
+
+    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
+        return {tp: found.note for tp, found in self._asked(tps).items()}
+
+    def _asked(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, GroupOffset]:
+        try:
+            return group_offsets(self._consumer, tps, self._names.timeout_s)
+        except KafkaException as error:
+            raise ControlUnanswered(str(error)) from error
+
+
+class ControlSender(_Offsets):
     """An open producer of one transactional id.  A context manager; closing it aborts what is open."""
 
     def __init__(self, names: Names, transactional_id: str, group: str) -> None:
         """Fence every older producer of the id.  Raises :class:`ControlUnanswered`."""
         self.note = ""
         """Stored with each offset that is committed from now on."""
-        self._names = names
+        super().__init__(names, _of_process(tuple(sorted(names.options.items())), group))
         self._role = "coordinator" if group == names.control_group else "worker"
-        self._consumer = _of_process(tuple(sorted(names.options.items())), group)
         try:
             self._producer = TransactionalProducer(
                 {**names.options, "linger.ms": 0},
@@ -163,14 +180,6 @@ class ControlSender:
 
     def close(self) -> None:
         """Nothing to release: librdkafka ends the producer's threads with the object."""
-
-    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
-        return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
-
-    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
-        return {tp: found.note for tp, found in _asked(self._consumer, tps, self._names.timeout_s).items()}
 
     def send(self, key: str, values: Sequence[bytes], offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the events and the group's offsets in one transaction.  Events of one ``key`` keep their order.
@@ -225,32 +234,17 @@ def at_once() -> Executor:
     return ThreadPoolExecutor(AT_ONCE)
 
 
-class GroupOffsets:
+class GroupOffsets(_Offsets):
     """Reads a group's offsets without waiting for open transactions, and so without their offsets."""
 
     def __init__(self, names: Names, group: str) -> None:
         # no record is read: with this level, the broker answers at once with the last committed offsets
-        self._consumer = Consumer({**consumer_options(names.options, group), "isolation.level": "read_uncommitted"})
-        self._timeout_s = names.timeout_s
+        options = {**consumer_options(names.options, group), "isolation.level": "read_uncommitted"}
+        super().__init__(names, Consumer(options))
 
     def close(self) -> None:
         """Release the connection."""
         self._consumer.close()
-
-    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The group's offsets, None where it has none.  Raises :class:`ControlUnanswered`."""
-        return {tp: found.offset for tp, found in _asked(self._consumer, tps, self._timeout_s).items()}
-
-    def notes(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """What was stored with the offsets, "" where nothing was.  Raises :class:`ControlUnanswered`."""
-        return {tp: found.note for tp, found in _asked(self._consumer, tps, self._timeout_s).items()}
-
-
-def _asked(consumer: Consumer, tps: Iterable[TopicPartition], timeout_s: float) -> dict[TopicPartition, GroupOffset]:
-    try:
-        return group_offsets(consumer, tps, timeout_s)
-    except KafkaException as error:
-        raise ControlUnanswered(str(error)) from error
 
 
 class ControlReader:

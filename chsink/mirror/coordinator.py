@@ -62,8 +62,8 @@ STUCK_AFTER = 5
 """The coordinator stops after so many rounds in a row in which a table could not be committed."""
 HANGS_AFTER_MS = 300_000
 """Far beyond the 20 s after which the broker aborts a mirror's transaction."""
-REREAD_MS, REREAD_OFFSETS = 10_000, 1_000_000
-"""Between two rounds, how long holes are read again, and how much of each."""
+REREAD_MS, REREAD_OFFSETS, FIRST_OFFSETS = 10_000, 1_000_000, 10_000
+"""Between two rounds, how long holes are read again, and how much of each: at most, and before the speed is known."""
 KEY = "coordinator"
 
 
@@ -118,6 +118,7 @@ class Coordinator:
             under_way=under_way,
         )
         self._open: _Round | None = None
+        self._piece = FIRST_OFFSETS
         self._asked = False
         self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
@@ -238,7 +239,7 @@ class Coordinator:
 
     def fills_back(self) -> bool:
         """Whether a table lacks earlier records that a person asked for and Kafka holds."""
-        return bool(self._backfills(list(self.targets), waiting=False))
+        return bool(self._backfills(list(self.targets), 1, waiting=False))
 
     def _reached(self) -> dict[TopicPartition, int | None]:
         """The offsets up to which records were handed over.  A group may be set beyond the end of a log: what is not
@@ -461,21 +462,22 @@ class Coordinator:
 
     def _find_holes(self, opened: _Round) -> None:
         """Read again the offsets that were handed over before this round and that no event covers: those that the group
-        has passed, and those below a unit, as each unit was handed over where the group was.  Not too much at once:
-        commits wait meanwhile.
+        has passed, and those below a unit, as each unit was handed over where the group was.  Commits wait
+        meanwhile, so a piece is no longer than the last one suggests.
         """
         if any(self.positions[p] < end for p, end in opened.ends.items()):
             return
         settled = [name for name in self.targets if name not in self._commits.since]
+        most = min(self._piece, REREAD_OFFSETS)
         found = [hole for name in settled for hole in self._holes_of(name, opened)]
-        found += self._backfills(settled, waiting=True)
+        found += self._backfills(settled, most, waiting=True)
         halted: list[ChsinkError] = []
-        until, left = self.clock.now_ms() + REREAD_MS, False
+        began, left = self.clock.now_ms(), False
         for hole in found:
-            if self.clock.now_ms() > until:
+            if (now := self.clock.now_ms()) > began + REREAD_MS:
                 left = True
                 break
-            piece = OffsetRange(hole.range.start, min(hole.range.end, hole.range.start + REREAD_OFFSETS))
+            piece = OffsetRange(hole.range.start, min(hole.range.end, hole.range.start + most))
             left = left or piece != hole.range or hole.earlier
             what = "filling a table with earlier records" if hole.earlier else "reading a range again"
             self.log.warning(what, table=hole.table, tp=str(hole.tp), range=str(piece))
@@ -484,12 +486,15 @@ class Coordinator:
             except HaltError as halt:
                 if not (hole.earlier and halt.name == halts.MIRROR_RECORDS_GONE.name):  # the next piece begins later
                     halted.append(halt)
+            took = max(1, self.clock.now_ms() - now)
+            if piece.length == most or took > REREAD_MS:  # a short piece says nothing of a longer one
+                self._piece = max(1, min(10 * most, piece.length * REREAD_MS // took))
         raise_all(halted)
         if left:  # the next round begins at once
             self._last_ms -= self.pace.interval_ms
 
-    def _backfills(self, names: Sequence[str], *, waiting: bool) -> list[Hole]:
-        """The next earlier ranges that tables are to be filled with, as far as Kafka still holds them; with
+    def _backfills(self, names: Sequence[str], most: int, *, waiting: bool) -> list[Hole]:
+        """The next ``most`` earlier offsets that tables are to be filled with, as far as Kafka still holds them; with
         ``waiting``, but for those that units bring.
         """
         asked = {name: floors for name in names if (floors := self.tables.floors.get(name))}
@@ -500,7 +505,7 @@ class Coordinator:
         for name, floors in asked.items():
             held = {tp: max(floor, starts[tp]) for tp, floor in floors.items() if tp in starts}
             units = self.table_commits.units(name) if waiting else ()
-            ranges = backfills(self.tables.links[name], units, held, REREAD_OFFSETS)
+            ranges = backfills(self.tables.links[name], units, held, most)
             found += [Hole(name, tp, piece, self.tables.uuids[name], earlier=True) for tp, piece in ranges.items()]
         return found
 

@@ -20,6 +20,7 @@ from pyiceberg.types import StructType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 from pyiceberg.utils.properties import property_as_int
 
+from chsink.mirror.blooms import PREFIX, BloomFilters
 from chsink.mirror.events import FileEntry
 from chsink.mirror.partitions import Partitioning
 from chsink.mirror.schemas import UNPARTITIONED, partition_name
@@ -155,8 +156,10 @@ class _Settings:
         self.schema = sanitize_column_names(metadata.schema())
         self.sorting = Sorting(metadata.sort_order(), metadata.schema())
         self.location = load_location_provider(metadata.location, properties).new_data_location
-        # the writer warns about settings that it does not know; this module applies this one itself
-        self.properties = {k: v for k, v in properties.items() if k != P.PARQUET_ROW_GROUP_SIZE_BYTES}
+        self.blooms = BloomFilters(metadata.schema(), properties)
+        # the writer warns about settings that it does not know; this module applies these itself
+        own = (P.PARQUET_ROW_GROUP_SIZE_BYTES, PREFIX)
+        self.properties = {k: v for k, v in properties.items() if not k.startswith(own)}
 
 
 class _OpenFile:
@@ -169,6 +172,9 @@ class _OpenFile:
         self._groups = 0
 
     def write(self, group: pa.Table) -> None:
+        if not self._groups:
+            filters = self._settings.blooms.options(group.num_rows)
+            self._writer._parquet_writer_kwargs["bloom_filter_options"] = filters
         self._writer.write(group)
         self._groups += 1
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic
 
-from chsink.errors import ChsinkError, preflight, services
+from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
 from chsink.mirror.brokers import api_versions, version_findings
 from chsink.mirror.control import ControlUnanswered, Names
@@ -24,6 +24,7 @@ KEPT_MS = 30 * 86_400_000
 NEEDED_BYTES = MAX_PART_BYTES + 100_000
 """Of a message: an event's files and its schema."""
 HOUR_MS = 3_600_000
+EVERYWHERE = "__consumer_offsets"
 FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 """Answers of a broker to a user without the right to ask."""
 LOADING = (
@@ -48,12 +49,12 @@ class Settings:
     max_message_bytes: int
 
 
-def ensure_control_topic(names: Names) -> None:
-    """Create the control topic if it does not exist.  Raises ChsinkError."""
+def ensure_control_topic(names: Names, *, try_only: bool = False) -> None:
+    """Create the control topic if it does not exist, or only ask Kafka whether it would.  Raises ChsinkError."""
     settings = {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "retention.bytes": "-1"}
     topic = NewTopic(names.topic, PARTITIONS, config=settings)
     admin = _admin(names)  # it must outlive the answer
-    [made] = admin.create_topics([topic], request_timeout=names.timeout_s).values()
+    [made] = admin.create_topics([topic], request_timeout=names.timeout_s, validate_only=try_only).values()
     try:
         made.result()
     except KafkaException as error:
@@ -78,22 +79,33 @@ def kafka_findings(names: Names) -> Iterator[Finding]:
     if any(finding.severity is Severity.ERROR for finding in versions):
         return  # they do not answer the other questions either
     admin = _admin(names)
-    if not _exists(names):
-        yield passed(preflight.MIRROR_CONTROL_NOT_MADE, topic=names.topic)
-    else:
-        described = _asked(names, admin.describe_topics, TopicCollection([names.topic]))
-        yield from _topic_rights(names, described.authorized_operations)
-        configs = _settings(names, admin)
-        if configs is None:
-            acl = f"--operation DescribeConfigs --topic {names.topic}"
-            what = f"read the settings of the control topic {names.topic}"
-            yield found(Severity.WARNING, preflight.MIRROR_RIGHT_MISSING, what=what, acl=acl)
-        else:
-            brokers = len(admin.list_topics(names.topic, timeout=names.timeout_s).brokers)
-            replicas = min(len(p.replicas) for p in described.partitions)
-            yield from settings_findings(names.topic, _read(configs, len(described.partitions), replicas, brokers))
-        yield from _transactional_ids(names)
+    yield from _topic(names, admin) if _exists(names) else _new_topic(names)
+    yield from _transactional_ids(names)
     yield from _groups(names, admin)
+
+
+def _new_topic(names: Names) -> Iterator[Finding]:
+    """Whether a start may create it.  Whether it may be read and written, Kafka tells once it exists."""
+    try:
+        ensure_control_topic(names, try_only=True)
+    except PreflightError as error:
+        yield _error(error)
+    else:
+        yield passed(preflight.MIRROR_CONTROL_NOT_MADE, topic=names.topic)
+
+
+def _topic(names: Names, admin: AdminClient) -> Iterator[Finding]:
+    described = _asked(names, admin.describe_topics, TopicCollection([names.topic]))
+    yield from _topic_rights(names, described.authorized_operations)
+    configs = _settings(names, admin)
+    if configs is None:
+        acl = f"--operation DescribeConfigs --topic {names.topic}"
+        what = f"read the settings of the control topic {names.topic}"
+        yield found(Severity.WARNING, preflight.MIRROR_RIGHT_MISSING, what=what, acl=acl)
+    else:
+        brokers = len(admin.list_topics(names.topic, timeout=names.timeout_s).brokers)
+        replicas = min(len(p.replicas) for p in described.partitions)
+        yield from settings_findings(names.topic, _read(configs, len(described.partitions), replicas, brokers))
 
 
 def settings_findings(topic: str, settings: Settings) -> Iterator[Finding]:
@@ -125,14 +137,14 @@ def _versions(names: Names) -> Iterator[Finding]:
 def _groups(names: Names, admin: AdminClient) -> Iterator[Finding]:
     """Nobody is a member of them: a member's commits would move the mirror's offsets."""
     taken = False
-    for group in (names.group, names.control_group, names.owner_group):
+    for group in names.groups:
         described = _asked(names, admin.describe_consumer_groups, [group])
         if described is None:
             continue
         operations = described.authorized_operations
         known = operations is not None and described.state is not ConsumerGroupState.DEAD
         if known and AclOperation.READ not in operations:
-            yield _missing(names, KafkaError.GROUP_AUTHORIZATION_FAILED)
+            yield _error(right_missing(KafkaError.GROUP_AUTHORIZATION_FAILED, names))
         members = ", ".join(sorted(f"{m.client_id} at {m.host}" for m in described.members))
         if members:
             taken = True
@@ -148,22 +160,23 @@ def _topic_rights(names: Names, operations: Collection[AclOperation] | None) -> 
     if {AclOperation.READ, AclOperation.WRITE} <= set(operations):
         yield passed(preflight.MIRROR_RIGHT_MISSING, topic=names.topic, group=names.group)
     else:
-        yield _missing(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        yield _error(right_missing(KafkaError.TOPIC_AUTHORIZATION_FAILED, names))
 
 
 def _transactional_ids(names: Names) -> Iterator[Finding]:
-    """A producer of an id that nobody else uses is opened: Kafka tells of this right in no other way."""
+    """A producer of an id that nobody else uses is opened: Kafka tells of this right in no other way.  It names a topic
+    that every cluster has: the control topic would be created by brokers with ``auto.create.topics.enable``.
+    """
     try:
-        names.sender(names.trying_id, names.group).close()
+        replace(names, topic=EVERYWHERE).sender(names.trying_id, names.group).close()
     except ControlUnanswered as failed:
         error = refused(failed, names)
         if error is None:
             raise services.MIRROR_KAFKA_UNANSWERED(topic=names.topic, group=names.group, reason=failed) from failed
-        yield Finding(error.id, Severity.ERROR, error.message, error.hint, error)
+        yield _error(error)
 
 
-def _missing(names: Names, code: int) -> Finding:
-    error = right_missing(code, names)
+def _error(error: ChsinkError | None) -> Finding:
     assert error is not None
     return Finding(error.id, Severity.ERROR, error.message, error.hint, error)
 

@@ -118,7 +118,11 @@ class MirrorMetrics:
         self.pending = gauge("pending_offsets", "offsets with files that wait for a commit", "table")
         self.units = gauge("pending_units", "reports of files that wait for a commit", "table")
         self.last_commit = gauge("last_commit_timestamp_seconds", "time of the newest snapshot of the mirror", "table")
-        self.valid = gauge("valid_through_timestamp_seconds", "the table holds all records up to this time", "table")
+        self.valid = gauge(
+            "valid_through_timestamp_seconds",
+            "the table holds all records up to this time, if no timestamps go back",
+            "table",
+        )
         self.snapshots = gauge("snapshots", "snapshots that the table keeps", "table")
         self.files = gauge("data_files", "data files in the mirror's branch of the table", "table")
         self.file_bytes = gauge("data_files_bytes", "size of these files", "table")

@@ -31,7 +31,7 @@ from chsink.mirror.control import Names
 from chsink.mirror.failures import as_error
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.task import Share
-from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic
+from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic, kafka_findings
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 from tests.support.kafka import produce
@@ -77,18 +77,35 @@ def test_what_stands_in_the_way_is_named(make_bench: MakeBench) -> None:
         change.set_properties({"write.format.default": "orc"})
     bench.kafka.delete_topic(bench.control_topic)
     bench.kafka.create_topic(bench.control_topic, 1, {"cleanup.policy": "compact"})
-    foreign = Consumer({"bootstrap.servers": bench.kafka.bootstrap, "group.id": bench.group, "client.id": "somebody"})
-    foreign.subscribe([bench.topic])
-    for _ in range(100):
-        foreign.poll(0.1)
-        if foreign.assignment():
-            break
+    foreign = joined(bench, bench.group)
     assert [(f.severity, f.id) for f in problems(bench)] == [
         (Severity.ERROR, preflight.MIRROR_CONTROL_COMPACTED.id),
         (Severity.ERROR, preflight.MIRROR_GROUP_TAKEN.id),
         (Severity.ERROR, preflight.MIRROR_TABLE_FORMAT.id),
         (Severity.ERROR, preflight.MIRROR_NO_TABLE.id),
     ]
+    foreign.close()
+
+
+def joined(bench: Bench, group: str) -> Consumer:
+    """A program that consumes the bench's topic as a member of this group."""
+    foreign = Consumer({"bootstrap.servers": bench.kafka.bootstrap, "group.id": group, "client.id": "somebody"})
+    foreign.subscribe([bench.topic])
+    for _ in range(100):
+        foreign.poll(0.1)
+        if foreign.assignment():
+            break
+    return foreign
+
+
+def test_none_of_the_groups_has_members(make_bench: MakeBench) -> None:
+    """T-4.  ⚑ That of a driver whose coordinator runs apart was not asked for."""
+    bench = make_bench()
+    names = bench.names
+    assert {names.group, names.control_group, names.owner_group, names.driver_group} == set(names.groups)
+    foreign = joined(bench, names.driver_group)
+    [taken] = [f for f in problems(bench) if f.severity is Severity.ERROR]
+    assert taken.id == preflight.MIRROR_GROUP_TAKEN.id and f"group {names.driver_group}," in taken.sentence
     foreign.close()
 
 
@@ -167,6 +184,7 @@ def guarded(tmp_path: Path) -> Iterator[EmbeddedKafka]:
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
+        "auto.create.topics.enable": "true",
     }
     with EmbeddedKafka(tmp_path / "kafka", properties=properties) as kafka:
         yield kafka
@@ -207,6 +225,29 @@ def test_a_missing_right_is_named_with_its_acl(guarded: EmbeddedKafka, tmp_path:
     groups = ResourceType.GROUP, bench.group, ResourcePatternType.PREFIXED
     rule(bench, *groups, AclOperation.ALL, AclPermissionType.DENY)
     assert [f.fix for f in problems(bench) if f.severity is Severity.ERROR and f"--group {bench.group}" in f.fix]
+
+
+def test_rights_that_are_missing_before_the_control_topic_exists(guarded: EmbeddedKafka, tmp_path: Path) -> None:
+    """Q-3.  ⚑ "The first start creates it", and the start was refused.  Doctor itself does not create it."""
+    bench = Bench(guarded, tmp_path)
+    names = replace(bench.names, topic=f"{bench.control_topic}-new")
+
+    def missing() -> list[str]:
+        return [f.fix for f in kafka_findings(names) if f.severity is not Severity.OK]
+
+    assert not missing()
+    ids = ResourceType.TRANSACTIONAL_ID, bench.group, ResourcePatternType.PREFIXED
+    rule(bench, *ids, AclOperation.ALL, AclPermissionType.DENY)
+    [fix] = missing()
+    assert f"--transactional-id {bench.group}" in fix
+    topic = ResourceType.TOPIC, names.topic, ResourcePatternType.LITERAL
+    for where in (topic, (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)):
+        rule(bench, *where, AclOperation.ALL, AclPermissionType.ALLOW)
+        rule(bench, *where, AclOperation.CREATE, AclPermissionType.DENY)
+    assert f"--operation Create --topic {names.topic}" in missing()[0]
+    assert names.topic not in AdminClient(dict(names.options)).list_topics().topics
+    with pytest.raises(PreflightError, match="CHS-250"):
+        ensure_control_topic(names)
 
 
 def test_an_event_that_is_too_large(make_bench: MakeBench) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +17,11 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.errors import BadValueError
+from chsink.mirror.commit_now import ask
 from chsink.mirror.control import ControlSender, Fenced
 from chsink.mirror.coordinator import STUCK_AFTER, Coordinator
 from chsink.mirror.events import CommitComplete, CommitToTable, DataComplete, DataWritten, StartCommit, decode
+from chsink.mirror.known_tables import Hole
 from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.mirror.table_commits import Present
 from chsink.mirror.tables import VALID_THROUGH
@@ -84,19 +87,32 @@ def test_valid_through_is_the_least_of_the_largest_times(make_bench: MakeBench) 
     assert [e.valid_through and round(e.valid_through.timestamp() * 1000) for e in told] == [min(newest)] * 2
 
 
+def test_valid_through_is_no_promise_where_timestamps_go_back(make_bench: MakeBench) -> None:
+    """V-3: the table "holds all records up to 12:00", and then one of 11:00 comes.  The time goes back with it."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    noon, earlier = 1_790_000_000_000, 1_789_996_400_000
+    for sent_at in (noon, earlier):
+        piece = OffsetRange(*bench.produce([sent_at]))
+        bench.worker().run(piece, partial(at_time, bench, sent_at))
+        bench.round(coordinator)
+        assert bench.summary()[VALID_THROUGH] == str(sent_at)
+    assert bench.landed() == bench.sent()
+
+
+def at_time(bench: Bench, sent_at: int, piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The bench's records, as if they had been sent at this time in ms."""
+    for batch in bench.records()(piece):
+        times = pa.array([sent_at * 1000] * batch.num_rows, pa.timestamp("us", "UTC"))
+        yield batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
+
+
 @pytest.mark.parametrize(("year_in_us", "shown"), [(2**60, "253402300799999"), (-(2**60), "-62135596800000")])
 def test_a_timestamp_of_no_year_stops_nobody(make_bench: MakeBench, year_in_us: int, shown: str) -> None:
     """⚑ A producer may send microseconds for milliseconds: the coordinator would fail in every round."""
     bench = make_bench()
     coordinator = bench.coordinator()
-    start, end = bench.produce([1])
-
-    def records(piece: OffsetRange) -> Iterator[pa.RecordBatch]:
-        for batch in bench.records()(piece):
-            times = pa.array([year_in_us] * batch.num_rows, pa.timestamp("us", "UTC"))
-            yield batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", times)
-
-    bench.worker().run(OffsetRange(start, end), records)
+    bench.worker().run(OffsetRange(*bench.produce([1])), partial(at_time, bench, year_in_us // 1000))
     bench.round(coordinator)
     assert bench.landed() == bench.sent()
     assert bench.summary()[VALID_THROUGH] == shown
@@ -587,6 +603,32 @@ def test_groups_that_expired(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+def test_a_hole_is_read_in_pieces_that_take_no_longer_than_a_limit(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ A piece was a million offsets, however slowly they came; commits waited for its end."""
+    monkeypatch.setattr("chsink.mirror.coordinator.FIRST_OFFSETS", 2)
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    bench.hand_over(*bench.produce(range(4)))
+    bench.round(coordinator)
+    with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+        sender.send("someone", [], {bench.tp(): bench.produce(range(4, 40))[1]})
+    pieces, reread = list[int](), coordinator.reread
+
+    def slowly(hole: Hole) -> None:
+        reread(hole)
+        pieces.append(hole.range.length)
+        bench.clock.ms += hole.range.length * (3_000 if 1 < len(pieces) < 5 else 100)
+
+    coordinator.reread = slowly
+    while sum(pieces) < 36:
+        bench.round(coordinator)
+    assert pieces == [2, 20, 3, 3, 3, 5], "ten times as much at most; then what takes 10 s; the rest"
+    bench.round(coordinator)
+    exactly_once(bench)
+
+
 def test_a_group_that_was_set_back(make_bench: MakeBench) -> None:
     """⚑ P-6, K-6: what is handed over again is a duplicate, or straddles and is read again."""
     bench = make_bench()
@@ -605,14 +647,18 @@ def test_a_group_that_was_set_back(make_bench: MakeBench) -> None:
 
 
 def test_the_raw_control_topic_holds_transactions_only(make_bench: MakeBench) -> None:
-    """T-6: whatever was sent left a marker behind, so offsets are more than events."""
+    """T-6: a marker follows whatever was sent.  ⚑ A request for a commit was in no transaction."""
     bench = make_bench()
     coordinator = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
     bench.round(coordinator)
-    logs = coordinator.reader.logs()
+    ask(bench.names)
     read = bench.control_records()
-    assert sum(end for _, end in logs.values()) > len(read) >= 5
+    assert len(read) >= 6
+    last = {record.partition: record.offset for record in read}
+    assert {number: end for number, (_, end) in coordinator.reader.logs().items() if number in last} == {
+        number: offset + 2 for number, offset in last.items()
+    }
 
 
 def test_a_request_and_its_answers_are_one_transaction(make_bench: MakeBench) -> None:

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField
 
-from demo.checker import Verdict, compare, parse
+from demo.checker import Compared, Verdict, compare, parse
 from demo.data import FLIGHTS, METADATA, from_file
 from demo.lake import Lake
+
+
+def created(lake: Lake, topic: str, columns: dict[str, str]) -> Compared:
+    """A table as the mirror creates it by what the demo's route says."""
+    item = lake.compared(topic, columns)
+    create = tomllib.loads(lake.create(columns))["create"]
+    assert create["partition"] == [f"bucket(4, {'big' if topic == 'input' else 'carrier'})"]
+    kinds = {"_kafka_topic": "string", "_kafka_partition": "int", "_kafka_offset": "long"} | create["types"]
+    fields = [
+        NestedField(number, name, TypeAdapter(IcebergType).validate_python(kind), required=False)
+        for number, (name, kind) in enumerate(kinds.items(), 1)
+    ]
+    SqlCatalog("lake", uri=lake.uri, warehouse=lake.warehouse).create_table(item.table, Schema(*fields))
+    return item
 
 
 def write(lake: Lake, table: str, rows: list[dict[str, Any]]) -> None:
@@ -26,7 +44,7 @@ def test_rows_are_equal_to_the_records_they_came_from(tmp_path: Path) -> None:
     )
     [dataset] = from_file(path)
     lake = Lake(tmp_path / "lake")
-    item = lake.create(dataset.topic, dataset.columns)
+    item = created(lake, dataset.topic, dataset.columns)
     assert item.types.keys() == {"n", "big", "flag", "x", "any"}, "a name with a dot is no column of the mirror"
     of = {"_kafka_topic": "input", "_kafka_partition": 1}
     first = {
@@ -48,7 +66,7 @@ def test_rows_are_equal_to_the_records_they_came_from(tmp_path: Path) -> None:
 
 def test_a_time_is_read_as_it_was_sent(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
-    item = lake.create("flights", FLIGHTS)
+    item = created(lake, "flights", FLIGHTS)
     of = {"_kafka_topic": "flights", "_kafka_partition": 0, "_kafka_offset": 0}
     row = {**dict.fromkeys({**FLIGHTS, **METADATA}), **of, "time_hour": datetime(2013, 1, 1, 10, tzinfo=UTC)}
     write(lake, item.table, [row])

@@ -18,7 +18,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import FloatType, LongType, NestedField, StringType
+from pyiceberg.types import BooleanType, FloatType, ListType, LongType, NestedField, StringType, StructType
 
 from chsink.mirror import files as module
 from chsink.mirror.files import DataFiles, data_file, entry_of
@@ -101,6 +101,34 @@ def test_other_settings_are_the_tables(open_catalog: Open) -> None:
     (file,) = written(table, batch(table, 0, 5000))
     assert "/elsewhere/" in file.file_path and set(file.lower_bounds or ()) == {1}
     assert "PLAIN" in footer(file).row_group(0).column(1).encodings
+
+
+def test_bloom_filters_where_the_table_asks(open_catalog: Open) -> None:
+    """W-2: read from the footer.  Inside structs and lists too; none for booleans, and none where nobody asks."""
+    inside = StructType(NestedField(11, "x y", StringType()), NestedField(12, "flag", BooleanType()))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "text", StringType()),
+        NestedField(3, "in", inside),
+        NestedField(4, "many", ListType(13, StringType(), element_required=False)),
+    )
+    on = "write.parquet.bloom-filter-enabled.column."
+    asked = {on + name: "true" for name in ("id", "in.x y", "in.flag", "many.element", "gone")}
+    table = table_of(open_catalog, {**asked, f"{on}text": "false"}, schema)
+    assert bloom_bytes(table, 1000) == {"id": 2048, "in.x_x20y": 2048, "many.list.element": 2048}
+    with table.transaction() as change:
+        change.set_properties({"write.parquet.bloom-filter-fpp.column.id": "0.5"})
+        change.set_properties({"write.parquet.bloom-filter-max-bytes": "1500"})
+    assert bloom_bytes(table, 1000) == {"id": 512, "in.x_x20y": 1024, "many.list.element": 1024}
+    assert bloom_bytes(table, 1) == {"id": 32, "in.x_x20y": 32, "many.list.element": 32}
+
+
+def bloom_bytes(table: Table, rows: int) -> dict[str, int]:
+    """By column of the file: the size of its filter's bits, where it has one.  The header has some 15 bytes."""
+    each = [{"id": n, "text": "x", "in": {"x_x20y": f"x{n}", "flag": True}, "many": [f"y{n}"]} for n in range(rows)]
+    (file,) = written(table, pa.Table.from_pylist(each, schema=TableColumns(table.schema()).arrow))
+    columns = [footer(file).row_group(0).column(n) for n in range(5)]
+    return {c.path_in_schema: c.bloom_filter_length & ~31 for c in columns if c.bloom_filter_offset is not None}
 
 
 def test_a_file_is_closed_at_the_target_size(open_catalog: Open) -> None:
