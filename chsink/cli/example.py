@@ -17,7 +17,7 @@ EXAMPLE_FILES = ("flights.sql", "flights.jsonl")
 
 def next_steps(stack: DevStack, root: Path) -> str:
     """A job file that works against the stack, and the commands from there to the first row."""
-    option = "" if root == DEFAULT_ROOT else f" --root {shlex.quote(str(root))}"
+    option = root_option(root)
     return f"""
 A job file for these services:
 
@@ -29,6 +29,11 @@ A job file for these services:
   chsink dev produce{option} flights flights.jsonl        send the records
   chsink run                                      land them
 {_registry(stack)}"""
+
+
+def root_option(root: Path) -> str:
+    """What names the services in a command, with a space before it; "" for those of the default folder."""
+    return "" if root == DEFAULT_ROOT else f" --root {shlex.quote(str(root))}"
 
 
 def _registry(stack: DevStack) -> str:

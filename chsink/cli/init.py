@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,12 @@ import typer
 
 from chsink.cli.dev import RootOption, running
 from chsink.cli.doctor import print_findings
-from chsink.cli.example import DEFAULT_ROOT, EXAMPLE_FILES, example_job, template
+from chsink.cli.example import DEFAULT_ROOT, EXAMPLE_FILES, example_job, root_option, template
 from chsink.cli.output import JsonOption, print_json
 from chsink.errors import PreflightError, local
 
 if TYPE_CHECKING:
+    from chsink.embedded.dev import DevStack
     from chsink.starter.job import StartingPoint
     from chsink.starter.propose import Proposal
 
@@ -64,7 +66,7 @@ def init(  # noqa: PLR0917 - options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is not None:
         found = _starting_point(path, topic, bootstrap, endpoint or (), registry, table, root)
-        _from_topic(path, replace(found, shard_key=shard_key or ()), sample, apply=apply, as_json=as_json)
+        _from_topic(path, replace(found, shard_key=shard_key or ()), sample, root, apply=apply, as_json=as_json)
     elif example:
         stack = running(root)
         _write({path: example_job(stack, root)} | {path.parent / name: template(name) for name in EXAMPLE_FILES})
@@ -85,19 +87,27 @@ def _starting_point(  # noqa: PLR0917 - options of a command
     """Where everything is: from the options, else from `chsink dev up`, else from the user's answers."""
     from chsink.starter.job import StartingPoint
 
-    try:
-        stack = running(root)
-    except PreflightError:
-        stack = None
+    stack = _stack(root)
     if bootstrap is None:
         bootstrap = stack.kafka if stack else _asked("--bootstrap", "Kafka's brokers", "localhost:9092")
     if not endpoints:
-        known = [f"http://{address}" for address in stack.clickhouse] if stack else []
-        endpoints = known or [_asked("--endpoint", "URL of ClickHouse", "http://localhost:8123")]
+        endpoints = _urls(stack) or [_asked("--endpoint", "URL of ClickHouse", "http://localhost:8123")]
     registry = registry or (stack.registry if stack else None)
     name = table or re.sub(r"[^A-Za-z0-9_]", "_", topic)
     checkpoint = path.parent.resolve() / "checkpoints" / topic
     return StartingPoint(topic, name, bootstrap, endpoints, registry, checkpoint)
+
+
+def _stack(root: Path) -> DevStack | None:
+    try:
+        return running(root)
+    except PreflightError:
+        return None
+
+
+def _urls(stack: DevStack | None) -> list[str]:
+    """Of its ClickHouse servers."""
+    return [f"http://{address}" for address in stack.clickhouse] if stack else []
 
 
 def _asked(option: str, what: str, default: str) -> str:
@@ -109,7 +119,7 @@ def _asked(option: str, what: str, default: str) -> str:
     return str(typer.prompt(what, default=default, err=True))
 
 
-def _from_topic(path: Path, start: StartingPoint, sample: int, *, apply: bool, as_json: bool) -> None:
+def _from_topic(path: Path, start: StartingPoint, sample: int, root: Path, *, apply: bool, as_json: bool) -> None:
     from chsink.config import load
     from chsink.observe.logs import configure
     from chsink.starter.propose import check_new, create, propose
@@ -126,10 +136,11 @@ def _from_topic(path: Path, start: StartingPoint, sample: int, *, apply: bool, a
     if as_json:
         _print_json(start, made, applied=apply)
     else:
-        _print(path, statement_file, start, made, applied=apply)
+        _print((path, statement_file), start, made, root, applied=apply)
 
 
-def _print(path: Path, statement_file: Path, start: StartingPoint, made: Proposal, *, applied: bool) -> None:
+def _print(files: tuple[Path, Path], start: StartingPoint, made: Proposal, root: Path, *, applied: bool) -> None:
+    path, statement_file = files
     typer.echo(
         f"\n{made.guess.count:,} of {made.values:,} sampled values of topic {start.topic} are {made.guess.what}."
     )
@@ -139,6 +150,8 @@ def _print(path: Path, statement_file: Path, start: StartingPoint, made: Proposa
     print_findings(made.misfits)
     where = ", ".join(made.statement.urls)
     typer.echo(f"\n{'Created the table' if applied else f'Create the table: run {statement_file}'} on {where}.")
+    if not applied and {*start.endpoints} == {*_urls(_stack(root))}:
+        typer.echo(f"  chsink dev sql{root_option(root)} < {shlex.quote(str(statement_file))}")
     typer.echo(f"Check both files, then run:\n  chsink doctor -c {path} --sample 1000\n  chsink run -c {path}")
 
 

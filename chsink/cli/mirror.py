@@ -110,7 +110,18 @@ def status(
             typer.echo(table["problem"], err=True)
 
 
-CHANGES = ("table", "topic", "partition", "held_until", "continues_at", "because", "read_again", "given_up")
+CHANGES = (
+    "table",
+    "topic",
+    "partition",
+    "held_until",
+    "continues_at",
+    "because",
+    "read_again",
+    "given_up",
+    "at_most",
+    "backfill",
+)
 
 
 @mirror.command()
@@ -144,7 +155,8 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     \b
     because   why it continues there
     given_up  spans the offsets that Kafka holds, the table may lack, and
-              the mirror will not read
+              the mirror will not read; at_most: how many they are at most
+    backfill  those of them that `chsink mirror backfill` can land later
 
     Tables that share a topic and lost what they knew of its table_by have to be named together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

@@ -20,10 +20,15 @@ _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 TOPIC_MISSING = preflight(
     "CHS-201",
     "Kafka at {bootstrap} has no {what}",
-    "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a partition of a [[route]] is gone "
-    "for good, run `chsink state reset TOPIC PARTITION` to forget its state and start with a new checkpoint (set "
-    "sink.checkpoint to a new folder)",
+    "create the topic, or correct or remove its [[route]] or [[mirror.route]]",
     ok="{topic} exists, with id {id}; partitions: {partitions}",
+)
+PARTITION_MISSING = preflight(
+    "CHS-201",
+    "topic {topic} at {bootstrap} has no partition {partition}",
+    "if the topic was created again with fewer partitions, create it with as many as before; if the partition is gone "
+    "for good, run `chsink state reset {topic:shell} {partition}` to forget its state, and start with a new checkpoint "
+    "(set sink.checkpoint to a new folder)",
 )
 NO_TABLE = preflight(
     "CHS-202",
@@ -790,6 +795,15 @@ MIRROR_NO_TABLE = preflight(
     "create-table --iceberg` prints the statements for Spark), or, if it never read the table's topics either, set "
     "auto_create = true in its [[mirror.route]]; if it existed before, see CHS-343",
     ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
+)
+MIRROR_TABLE_DROPPED = preflight(
+    "CHS-262",
+    "Iceberg table {table} does not exist in catalog {catalog}; auto_create does not create it, because the mirror has "
+    "read its topics before",
+    "if you no longer want this table, remove its [[mirror.route]]; otherwise restore it and start again, or create it "
+    "empty (`chsink sql create-table --iceberg` prints the statements for Spark) and run `chsink mirror resolve "
+    "{table:shell}` with --reread to land what Kafka still holds, or with --skip to begin with the next records; then "
+    "start again",
 )
 MIRROR_NO_BRANCH = preflight(
     "CHS-262",

@@ -144,8 +144,12 @@ class KafkaAdmin:
             return future.result(0)
         except KafkaException as error:
             if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
-                more = self._meant(topic) if partition is None else f" with a partition {partition}"
-                raise preflight.TOPIC_MISSING(bootstrap=self.bootstrap, what=f"topic {topic!r}{more}") from error
+                if partition is not None:
+                    known = {"bootstrap": self.bootstrap, "topic": topic, "partition": partition}
+                    raise preflight.PARTITION_MISSING(**known) from error
+                raise preflight.TOPIC_MISSING(
+                    bootstrap=self.bootstrap, what=f"topic {topic!r}{self._meant(topic)}"
+                ) from error
             raise self._failure_of(error, f"topic {topic}") from error
         except TimeoutError as error:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error

@@ -18,7 +18,7 @@ from time import monotonic, sleep
 import pyarrow as pa
 import structlog
 
-from chsink.batch.model import Ack, ChunkAck
+from chsink.batch.model import Ack, total
 from chsink.errors import ChsinkError, services
 from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.mirror.commit_now import ask
@@ -30,7 +30,7 @@ from chsink.mirror.known_tables import KnownTables
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import OpenMirror
 from chsink.mirror.owner import Claims, read_owner
-from chsink.mirror.task import Feeds, Share
+from chsink.mirror.task import Feeds, Share, acknowledged
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 
@@ -143,7 +143,12 @@ class CoordinatorApart(Coordination):
         after_round: Callable[[], None] = lambda: None,
     ) -> None:
         self._reader = open_exact_reader(mirror.config, lambda tp: mirror.kafka.log_starts([tp])[tp])
-        self._lander = MirrorLander(mirror.feeds(), renewed=mirror.renewed, adapt=mirror.adapt)
+        self._lander = MirrorLander(
+            mirror.feeds(),
+            renewed=mirror.renewed,
+            adapt=mirror.adapt,
+            landed=lambda acks: log.info("handed over", rows=total(acks).rows),
+        )
         self._lander.settle_all(HoleReads(lambda: self._lander.feeds, self._reader))
         self._deleted = Deleted(mirror)
         super().__init__(
@@ -204,8 +209,8 @@ class HoleReads:
     def _handed_over(self, task: int, share: Share) -> Ack:
         tp, feeds = share.topic_partition, self._feeds()
         with closing(self._records(feeds, share)) as records:
-            feeds.hand_over(share, records)
-        return Ack(task, tp.topic, tp.partition, (ChunkAck(share.range.start, share.range.end),))
+            report = feeds.hand_over(share, records)
+        return Ack(task, tp.topic, tp.partition, (acknowledged(share, report.tables),))
 
     def _records(self, feeds: Feeds, share: Share) -> Generator[pa.RecordBatch]:
         for part in self._reader.read(share.topic_partition, share.range):

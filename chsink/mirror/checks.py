@@ -56,11 +56,13 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
     name = target.table.identifier
     with in_words(mirror.names):
         table = target.table.load()
-        new = table is None and mirror.config.mirror.creates(name) and mirror.begins(target.topics)
+        creates = mirror.config.mirror.creates(name)
+        new = table is None and creates and mirror.begins(target.topics)
     if new:
         yield passed(preflight.MIRROR_TABLE_NOT_CREATED, table=name)
     elif table is None:
-        yield found(Severity.ERROR, preflight.MIRROR_NO_TABLE, table=name, catalog=target.reference.catalog)
+        entry = preflight.MIRROR_TABLE_DROPPED if creates else preflight.MIRROR_NO_TABLE
+        yield found(Severity.ERROR, entry, table=name, catalog=target.reference.catalog)
     elif lacks_branch(table.metadata, target.table.keys.branch):
         yield found(Severity.ERROR, preflight.MIRROR_NO_BRANCH, table=name, branch=target.table.keys.branch)
     else:

@@ -50,7 +50,8 @@ class LinkChange:
     def as_dict(self) -> dict[str, object]:
         """For a person or a program."""
         at, end = self.decided.chain.links[self.tp].until, self.handed_over
-        given_up = self.decided.given_up[self.tp]
+        given_up, origin = self.decided.given_up[self.tp], self.decided.chain.links[self.tp].origin
+        backfilled = OffsetRange(given_up.start, max(given_up.start, min(given_up.end, origin)))
         return {
             "table": self.table,
             "topic": self.tp.topic,
@@ -60,6 +61,8 @@ class LinkChange:
             "because": str(self.decided.because[self.tp]),
             "read_again": str(OffsetRange(at, end)) if end > at else None,
             "given_up": None if given_up.is_empty else str(given_up),
+            "at_most": given_up.length or None,
+            "backfill": None if backfilled.is_empty else str(backfilled),
         }
 
 

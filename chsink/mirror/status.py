@@ -137,7 +137,9 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
         group, owner = offsets.committed(tps), read_owner(names, owners)
     begun = {tp.topic for tp, at in group.items() if at is not None}
     new = {n: mirror.config.mirror.creates(n) and begun.isdisjoint(t.topics) for n, t in mirror.targets.items()}
-    reads = {name: _read(target, names, new=new[name]) for name, target in mirror.targets.items()}
+    halting = mirror.config.mirror.added_tables == "halt"
+    passed = [tp for tp in tps if group[tp] is not None] if halting else []
+    reads = {name: _read(target, names, passed, new=new[name]) for name, target in mirror.targets.items()}
     never_ran = owner is None  # deleting the control topic deletes the claim
     untils = {name: table.untils for name, table in reads.items()}
     units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
@@ -185,8 +187,10 @@ class _Table:
         return (int(files), int(size)) if files.isdecimal() and size.isdecimal() else (None, None)
 
 
-def _read(target: Target, names: Names, *, new: bool) -> _Table:
-    """``new``: the mirror creates the table if it is missing."""
+def _read(target: Target, names: Names, passed: Sequence[TopicPartition] = (), *, new: bool) -> _Table:
+    """``new``: the mirror creates the table if it is missing.  ``passed``: topic-partitions that the mirror has read,
+    and that no table may join by itself.
+    """
 
     def problem(why: CommitHalt, detail: str = "", table_property: str = "") -> ChsinkError | None:
         """The halt that a start would raise."""
@@ -202,7 +206,11 @@ def _read(target: Target, names: Names, *, new: bool) -> _Table:
     reading = read_chain(read.view)
     stored = read.view.stored
     halt = None if reading.halt is None else problem(reading.halt, f"snapshot {stored and stored.snapshot_id}")
-    return _Table(read, reading.chain or Chain(), halt)
+    chain = reading.chain or Chain()
+    unknown = [tp for tp in passed if tp.topic in target.topics and tp not in chain.links]
+    if halt is None and unknown and not target.sharing:
+        halt = problem(CommitHalt.CHAIN_MISSING, str(min(unknown)))
+    return _Table(read, chain, halt)
 
 
 def _partition(tp: TopicPartition, chain: Chain, handed_over: int | None, end: int) -> MirrorPartition:

@@ -24,7 +24,7 @@ from chsink.mirror.lacking import ColumnsLack, TablesLack, encoded
 from chsink.mirror.refusals import refused
 from chsink.mirror.worker import BadValues, TableWork, Worker, WorkerReport, Written
 from chsink.ports import KafkaCluster
-from chsink.statemachine.commit.handover import OTHER_CHOICE, hand_over
+from chsink.statemachine.commit.handover import OTHER_CHOICE
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 CHUNK_OFFSETS = 100_000
@@ -84,8 +84,7 @@ class Feeds:
 
         try:
             if share.hole_of:
-                worker.again(self.table(tp, share.hole_of), share.range, read)
-                return WorkerReport(hand_over(share.range, share.range.start), {})
+                return worker.again(self.table(tp, share.hole_of), share.range, read)
             report = worker.run(share.range, read)
         except BadValues as bad:
             raise values.MIRROR_BAD_VALUE(tp=tp, table=bad.table, first=bad.first, count=bad.count) from bad
@@ -168,10 +167,10 @@ class MirrorTask:
         report = self.feeds.hand_over(share, parts)
         for _ in parts:  # read to the end what an earlier attempt handed over
             pass
-        return _acknowledged(share, report.tables)
+        return acknowledged(share, report.tables)
 
 
-def _acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
+def acknowledged(share: Share, written: Mapping[str, Written]) -> ChunkAck:
     """Rows and skipped records of all tables: a record that two tables skip counts twice."""
     rows = sum(w.rows for w in written.values())
     skipped = sum(w.skipped for w in written.values())

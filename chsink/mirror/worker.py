@@ -131,10 +131,12 @@ class Worker:
                 failpoints.reach("worker.after_transaction")
         return WorkerReport(decision, report)
 
-    def again(self, table: TableWork, hole: OffsetRange, records: Records) -> None:
+    def again(self, table: TableWork, hole: OffsetRange, records: Records) -> WorkerReport:
         """Hand over a hole of one table.  The group does not move."""
+        report: dict[str, Written] = {}
         with self.names.sender(self.names.reread_id(self.tp), self.names.group) as sender:
-            sender.send(str(self.tp), self._written(hole, records, [table], {}), {})
+            sender.send(str(self.tp), self._written(hole, records, [table], report), {})
+        return WorkerReport(hand_over(hole, hole.start), report)
 
     def _written(
         self, piece: OffsetRange, records: Records, tables: Sequence[TableWork], report: dict[str, Written]

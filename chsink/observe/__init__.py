@@ -1,1 +1,1 @@
-"""What can be seen of a running sink: log lines, a progress bar, Prometheus metrics, traces."""
+"""What can be seen of a running sink: log lines, progress, Prometheus metrics, traces."""

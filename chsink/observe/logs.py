@@ -5,11 +5,12 @@ Rule: no record's value and no credential is ever logged.
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import sys
 import time
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
 
@@ -42,6 +43,21 @@ class OncePerMinute(logging.Filter):
 _REPEATS: Final = OncePerMinute()
 
 
+class _Stderr(io.TextIOBase):
+    """What standard error is when a line is written: progress may be drawn below it (``chsink.observe.progress``)."""
+
+    def write(self, text: str, /) -> int:
+        """As any text file."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """As any text file."""
+        sys.stderr.flush()
+
+
+_STDERR: Final = cast(TextIO, _Stderr())
+
+
 def configure(log_format: Literal["console", "json"], level: str) -> None:
     """Send structlog's lines to standard error, in the given form.  Loggers of libraries log errors only."""
     renderers: list[structlog.typing.Processor] = (
@@ -57,7 +73,7 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=_STDERR),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()

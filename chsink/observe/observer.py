@@ -1,8 +1,7 @@
-"""Turns the driver's steps into log lines, metrics and a progress bar."""
+"""Turns the driver's steps into log lines, metrics and progress."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,12 +10,11 @@ from time import perf_counter
 from typing import Final, Literal, NamedTuple
 
 import structlog
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from chsink.batch.model import Ack, PlannedBatch, total
 from chsink.errors import ChsinkError, HaltError
 from chsink.observe.metrics import Metrics
+from chsink.observe.progress import Progress
 from chsink.observe.skipped import SkipReport
 from chsink.observe.unknown_fields import UnknownFields
 from chsink.ports import Clock
@@ -72,7 +70,7 @@ class Shown:
 
 
 class JobObserver(Shown):
-    """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` draws a bar on a terminal."""
+    """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` says how fast each table lands."""
 
     def __init__(
         self,
@@ -93,8 +91,7 @@ class JobObserver(Shown):
         self._batch_times: dict[str, float] = {}
         self._batch_rows = 0
         self._records: Mapping[StateKey, StateRecord] = {}
-        self._bar = _bar() if progress == "auto" and sys.stderr.isatty() else None
-        self._task = self._bar.add_task("landing", total=None) if self._bar else None
+        self._progress = Progress(log) if progress == "auto" else None
 
     def follows(self, commit_of: Callable[[int], SparksCommit | None]) -> None:
         """A batch begins.  Once it is done, ``commit_of`` can tell of its commit by Spark, by the batch's number."""
@@ -143,8 +140,6 @@ class JobObserver(Shown):
         self._landed.update(said)
         self._batch_rows += sums.rows
         self.log.info("landed", **_named(by_table), **said, **phases)
-        if self._bar and self._task is not None:
-            self._bar.advance(self._task, sums.records)
 
     def settling(self, records: Iterable[StateRecord]) -> None:
         """See :class:`chsink.batch.roles.Observer`."""
@@ -155,8 +150,10 @@ class JobObserver(Shown):
         """See :class:`chsink.batch.roles.Observer`."""
         self._records = records
         self.metrics.state(records, self._clock.now_ms())
+        if self._progress:
+            self._progress.begins(records)
 
-    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]) -> None:
+    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Collection[TopicTable]) -> None:
         """A batch is done in all tables of its topics; ``ends`` are Kafka's log ends."""
         self.metrics.batches.labels(self.metrics.sink).inc()
         offsets = sum(r.length for r in batch.ranges.values())
@@ -171,10 +168,8 @@ class JobObserver(Shown):
             for table in tables.get(tp.topic, ()):
                 record = self._records.get(StateKey(self.metrics.sink, tp.topic, tp.partition, table))
                 self.metrics.behind(tp, table, end - (record.end if record else recorded[tp]))
-        if self._bar and self._task is not None:
-            behind = sum(max(0, end - recorded.get(tp, 0)) for tp, end in ends.items())
-            done = next(t.completed for t in self._bar.tasks if t.id == self._task)
-            self._bar.update(self._task, total=done + behind)
+        if self._progress:
+            self._progress.done(self._records, ends, routes)
 
     def failed(self, error: BaseException) -> None:
         """A batch raised; halts are counted."""
@@ -191,11 +186,11 @@ class JobObserver(Shown):
         self.log.info("ended", **self._landed, **({"signal": signal} if signal else {}))
 
     def close(self) -> None:
-        """Log what is still unreported; remove the bar."""
+        """Log what is still unreported; remove what is drawn."""
         self._skipped.say(now=True)
         self._dead.say(now=True)
-        if self._bar:
-            self._bar.stop()
+        if self._progress:
+            self._progress.close()
 
 
 def _done(decision: Decision) -> str:
@@ -211,16 +206,3 @@ def _named(tables: Collection[str]) -> dict[str, str | int | list[str]]:
     if len(tables) == 1:
         return {"table": next(iter(tables))}
     return {"tables": sorted(tables) if len(tables) <= NAMED else len(tables)}
-
-
-def _bar() -> Progress:
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    )
-    bar.start()
-    return bar

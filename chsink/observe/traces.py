@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, Literal
@@ -85,7 +85,7 @@ class TracedObserver(JobObserver):
         if self._batch is not None:
             self._batch.set_attributes(_planned(batch))
 
-    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]) -> None:
+    def finished(self, batch: PlannedBatch, ends: Mapping[TopicPartition, int], routes: Collection[TopicTable]) -> None:
         """See :class:`JobObserver`."""
         super().finished(batch, ends, routes)
         span, self._batch = self._batch, None

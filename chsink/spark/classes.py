@@ -37,7 +37,7 @@ def make() -> Iterator[str]:
     with one_process(folder):
         if _found():
             return
-        yield f"archiving Spark's classes in {folder} (once, about a minute)"
+        yield f"archiving Spark's classes in {folder} (once, takes a minute or two)"
         with tempfile.TemporaryDirectory(prefix=".classes-", dir=folder) as scratch:
             new = Path(scratch, "new.jsa")
             command = [sys.executable, "-m", __name__, str(new)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.reasons import LetterGroup
+from chsink.observe.pace import TableSpeed
 from chsink.status.model import SinkStatus
-from chsink.status.speeds import TableSpeed
 from chsink.ui.health import health
 from chsink.ui.picture import Failure, Letters, MirrorPicture, Picture
 

@@ -23,10 +23,11 @@ from chsink.dlq.reasons import LetterGroup, ReasonsInTopic, reasons_in_table
 from chsink.dlq.table import LettersInTable
 from chsink.errors import services as errors
 from chsink.kafka.admin import KafkaAdmin, open_admin
+from chsink.observe.pace import TableSpeed
 from chsink.statemachine.records import TopicTable
 from chsink.status.model import SinkStatus
 from chsink.status.reader import StatusReader
-from chsink.status.speeds import TableSpeed, speeds
+from chsink.status.speeds import speeds
 from chsink.ui.picture import JobView, Letters, MirrorPicture, Picture, failure_of
 
 WINDOW_S: Final = 60.0

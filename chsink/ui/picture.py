@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from chsink.dlq.reasons import LetterGroup
 from chsink.errors import ChsinkError, without_values
 from chsink.observe.observer import LastBatch
+from chsink.observe.pace import TableSpeed
 from chsink.statemachine.records import TopicTable
 from chsink.status.model import SinkStatus
-from chsink.status.speeds import TableSpeed
 
 if TYPE_CHECKING:
     from chsink.mirror.status import MirrorStatus  # its packages are an extra

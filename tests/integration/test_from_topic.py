@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
@@ -15,7 +17,9 @@ from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
 from chsink.config import load
+from chsink.embedded.base.owned import OwnedProcess
 from chsink.embedded.clickhouse import EmbeddedClickHouse
+from chsink.embedded.dev import DevService, DevStack
 from chsink.embedded.kafka import EmbeddedKafka
 from tests.conftest import MakeTopic
 from tests.support.job import command, select
@@ -196,6 +200,27 @@ def test_a_database_that_does_not_exist(init: Init, kafka: EmbeddedKafka, topic:
     produce(kafka.bootstrap, name, 0, [{"id": 1}])
 
     refused(init(name, "--table", "nowhere.orders", "--apply"), "CHS-286", "nowhere")
+
+
+def test_the_table_of_a_development_stack_is_created_as_it_says(
+    init: Init, kafka: EmbeddedKafka, clickhouse: list[EmbeddedClickHouse], topic: MakeTopic
+) -> None:
+    """⚑ It named a file and an address, and no program that runs the one on the other."""
+    name, at = topic(), clickhouse[0].url.removeprefix("http://").split(":")
+    produce(kafka.bootstrap, name, 0, [{"id": 1}])
+    assert "chsink dev sql" not in done(init(name)), "no development stack runs here"
+    me = OwnedProcess.of(os.getpid())
+    stack = DevStack((DevService("clickhouse-0", at[0], int(at[1]), "log", me),))
+    Path(".chsink-dev").mkdir()
+    Path(".chsink-dev", "dev.json").write_bytes(msgspec.json.encode(stack))
+    Path("job.toml").unlink()
+    [file] = Path().glob("*.sql")
+    file.unlink()
+
+    assert f"  chsink dev sql < {file}\n" in done(init(name))
+
+    done(CliRunner().invoke(app, ["dev", "sql"], input=file.read_text()))
+    assert types(clickhouse[0].url, f"default.{file.stem}") == {"id": "Nullable(Int64)"}
 
 
 def test_no_topic(init: Init) -> None:

@@ -21,10 +21,10 @@ from chsink.errors import halts, services
 from chsink.mirror.owner import CoordinatorClaim
 from chsink.mirror.status import MirrorStatus, TableStatus
 from chsink.observe.observer import LastBatch
+from chsink.observe.pace import TableSpeed
 from chsink.statemachine.ranges import TopicPartition
 from chsink.status.last_verify import LastVerify
 from chsink.status.model import NextHalt, PartitionStatus, SinkStatus
-from chsink.status.speeds import TableSpeed
 from chsink.ui.app import STATIC
 from chsink.ui.document import document
 from chsink.ui.picture import Failure, JobView, Letters, MirrorPicture, Picture, failure_of

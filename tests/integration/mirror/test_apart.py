@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,8 @@ def test_killed_and_started_again(job: Mirrored, stack: Stack) -> None:
         with Child(job, command=COMMITS) as third:
             third.await_that("rows", all_there(job))
             assert "reading a range again" in third.said
+            handed_over = [int(rows) for rows in re.findall(r"handed over .*rows=(\d+)", third.said)]
+            assert sum(handed_over) >= 5, "what was read again is counted"
             third.tell(signal.SIGTERM)
             assert third.end() == 0, third.said[-3000:]
         exactly_once(job)

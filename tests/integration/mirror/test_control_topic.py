@@ -32,8 +32,9 @@ from chsink.mirror.failures import as_error
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.task import Share
 from chsink.mirror.topic import KEPT_MS, PARTITIONS, ensure_control_topic, kafka_findings
-from chsink.statemachine.ranges import OffsetRange
-from tests.integration.mirror.bench import Bench
+from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.support.kafka import produce
 
 pytestmark = pytest.mark.slow
@@ -176,6 +177,38 @@ def test_a_dry_run_decodes_for_tables_that_do_not_exist_yet(make_bench: MakeBenc
     assert not any(f.severity is Severity.ERROR for f in mirror_findings(load(job), open_admin(load(job)))), (
         "as it says"
     )
+
+
+def test_only_a_missing_partition_concerns_the_state_of_clickhouse(make_bench: MakeBench) -> None:
+    """⚑ A missing topic of a job that has a mirror alone was told to reset ClickHouse's state."""
+    bench = make_bench()
+    with pytest.raises(PreflightError) as no_topic:
+        bench.admin.partitions([f"{bench.topic}-x"])
+    with pytest.raises(PreflightError) as no_partition:
+        bench.admin.log_ends([TopicPartition(bench.topic, number) for number in (0, 99)])
+    assert {no_topic.value.id, no_partition.value.id} == {"CHS-201"}
+    assert "state reset" not in no_topic.value.hint
+    assert f"`chsink state reset {bench.topic} 99`" in no_partition.value.hint
+
+
+def test_a_dropped_table_is_not_one_to_be_created(make_bench: MakeBench) -> None:
+    """⚑ The fix said to set auto_create, which was set."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2]))
+    bench.round(coordinator)
+    coordinator.close()
+    bench.catalog().drop_table("shop.orders")
+    job = bench.job_file()
+    job.write_text(job.read_text().replace('table = "shop.orders"\n', 'table = "shop.orders"\nauto_create = true\n'))
+    [missing] = [f for f in mirror_findings(load(job), open_admin(load(job))) if f.severity is Severity.ERROR]
+    assert missing.id == "CHS-262" and "the mirror has read its topics before" in missing.sentence
+    assert "set auto_create" not in missing.fix and "chsink mirror resolve shop.orders" in missing.fix
+
+    bench.catalog().create_table("shop.orders", SCHEMA)  # as it says
+    bench.resolve(TableVerdict.REREAD)
+    bench.rounds(bench.coordinator(), 2)
+    assert bench.landed() == bench.sent()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typer.testing import CliRunner, Result
 from chsink.cli.main import app
 from chsink.cli.output import Commands, JsonOption
 from chsink.errors import FencedError
+from tests.support.terminal import on_a_terminal
 from tests.unit.config.conftest import LEAST
 
 JOB = LEAST + 'password = { env = "SECRET" }\n'
@@ -161,34 +161,12 @@ def test_nothing_heavy_is_imported(job: Path) -> None:
 
 def test_a_terminal_gets_colours_and_no_markup_is_read(job: Path) -> None:
     job.write_text(JOB + 'user = "[bold]u"\n', encoding="utf-8")
-    output = _on_a_terminal("validate", "-c", str(job), "--show")
+    output = on_a_terminal(*COMMAND, "validate", "-c", str(job), "--show")
     assert "[bold]u" in output
     assert "───" in output
-    wrong = _on_a_terminal("validate", "-c", str(job), "--set", "trigger.mode=[x]")
+    wrong = on_a_terminal(*COMMAND, "validate", "-c", str(job), "--set", "trigger.mode=[x]")
     assert "\x1b[1;31merror CHS-104\x1b[0m" in wrong
     assert "'[x]' is not allowed" in wrong
-
-
-def _on_a_terminal(*arguments: str) -> str:
-    """What the command prints when its output is a terminal."""
-    leader, follower = pty.openpty()
-    environ = os.environ | {"SECRET": "hush", "TERM": "xterm", "COLUMNS": "200"}
-    environ.pop("NO_COLOR", None)
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=follower, env=environ)
-    os.close(follower)
-    chunks = []
-    while chunk := _read(leader):
-        chunks.append(chunk)
-    process.wait(10)
-    os.close(leader)
-    return b"".join(chunks).decode()
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # a terminal whose other side is closed
-        return b""
 
 
 def test_a_store_that_is_half_named_suggests_the_whole_names(job: Path) -> None:

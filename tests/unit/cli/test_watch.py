@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from chsink.cli.watch import watch
 from chsink.errors import services
 from tests.support.statuses import partition, status
+from tests.support.terminal import on_a_terminal
 
 
 def test_lines_for_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +32,20 @@ def test_objects_for_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["tables"][0]["lag"] for one in told] == [90, 40, 0]
     assert told[1]["tables"][0]["left_s"] == 8.0
+
+
+def test_a_table_on_a_terminal_that_is_drawn_anew() -> None:
+    screen = on_a_terminal(sys.executable, "-m", "tests.unit.cli.test_watch")
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen)
+    rows = re.findall(r"^ ?t +d\.t .*", plain.replace("\r", ""), re.MULTILINE)
+    assert [row.split() for row in rows[:3]] == [
+        ["t", "d.t", "-", "-", "90", "0:00:00", "-", "0"],
+        ["t", "d.t", "5", "0", "40", "0:00:00", "0:00:08", "1"],
+        ["t", "d.t", "2", "0", "0", "0:00:00", "now", "0"],
+    ]
+    assert "Ctrl-C stops watching; the job goes on" in plain
+    assert "CHS-702" in plain and "trying again" in plain
+    assert "\x1b[1A\x1b[2K" in screen, "each table takes the place of the one before"
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch, *, as_json: bool) -> None:
@@ -63,3 +80,8 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        _watch(patch, as_json=False)

@@ -41,6 +41,20 @@ def test_a_missing_table_is_named_as_the_halt_names_it(target: Target) -> None:
     assert problem(target) == "CHS-343: Iceberg table shop.orders does not exist in the catalog"
 
 
+def test_a_table_that_was_created_again_is_named_before_the_start(open_catalog: Open, target: Target) -> None:
+    """It was shown as one that lags."""
+    open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())))
+    names, passed = (
+        Names({}, "control", "chsink-orders", 1.0),
+        [TopicPartition("orders", 1), TopicPartition("other", 0)],
+    )
+    found = _read(target, names, passed, new=False).problem
+    assert found is not None and found.id == "CHS-342"
+    assert "does not say which records it holds (orders-1)" in found.message
+    assert "chsink mirror resolve shop.orders" in found.hint
+    assert _read(target, names, passed[1:], new=False).problem is None
+
+
 def test_a_damaged_property_is_named_as_the_halt_names_it(open_catalog: Open, target: Target) -> None:
     chain = target.table.keys.chain
     open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={chain: "{"})

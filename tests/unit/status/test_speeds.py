@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from chsink.status.speeds import TableSpeed, speeds
+from chsink.observe.pace import TableSpeed
+from chsink.status.speeds import speeds
 from tests.support import statuses
 from tests.support.statuses import status
 
