@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from chsink.batch.ledger import read_owner, read_records
-from chsink.clickhouse.checks.examine import ClickHouseChecks, Records, Written
+from chsink.clickhouse.checks.examine import ClickHouseChecks, WrittenColumns
 from chsink.clickhouse.checks.rights import check_grants
 from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.clickhouse.landing import decoder
@@ -35,7 +35,7 @@ from chsink.state.checks import store_findings
 from chsink.state.keepermap import KeeperMap, KeeperMapStore
 from chsink.state.zookeeper import ZooKeeperStore
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase
+from chsink.statemachine.records import Phase, StateRecords
 from chsink.versions import package_findings
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ Subject = tuple[str, str]
 """A topic, and one of its subjects in the Schema Registry."""
 
 
-def all_findings(services: Services, written: Written | None = None) -> Iterator[Finding]:
+def all_findings(services: Services, written: WrittenColumns | None = None) -> Iterator[Finding]:
     """The findings of every check of services.  A check may rely on those before it; if a service is down, only its
     checks fail.
 
@@ -184,7 +184,7 @@ def _registry(config: Config, subjects: Sequence[Subject]) -> Iterator[Finding]:
             yield from registry_findings(registry, list(dict.fromkeys(subjects)))
 
 
-def _changed_columns(services: Services, records: Records) -> Iterator[Finding]:
+def _changed_columns(services: Services, records: StateRecords) -> Iterator[Finding]:
     """Which column of a table was altered while ranges were in doubt, where the recorded digest says so."""
     cluster, bare = services.clickhouse, Untouched(services.config.kafka.isolation_level)
     doubtful = {(key.topic_table, record.sent.pipeline) for key, record in records.items() if record.in_doubt}
@@ -196,7 +196,7 @@ def _changed_columns(services: Services, records: Records) -> Iterator[Finding]:
                     yield found(Severity.WARNING, preflight.DOUBT_COLUMNS, topic=topic, table=table, change=change)
 
 
-def _records(services: Services) -> Records | None:
+def _records(services: Services) -> StateRecords | None:
     """The recorded state; None if it cannot be read."""
     try:
         return read_records(services.store, services.config.sink.name)
@@ -204,7 +204,7 @@ def _records(services: Services) -> Records | None:
         return None
 
 
-def _chunks(services: Services, records: Records, topics: Collection[str]) -> tuple[int | None, int]:
+def _chunks(services: Services, records: StateRecords, topics: Collection[str]) -> tuple[int | None, int]:
     """How many chunks a batch of these topics may have: by ``max_offsets_per_trigger`` (None if not set), and if the
     batch takes all offsets that wait in Kafka now.
     """

@@ -110,7 +110,7 @@ def _check_table(text: str) -> str:
     return text
 
 
-Table = Annotated[str, AfterValidator(_check_table)]
+GivenTable = Annotated[str, AfterValidator(_check_table)]
 
 
 def _check_url(text: str) -> str:

@@ -121,7 +121,7 @@ class Unreachable(Unanswered):
     """The connection was refused, so nothing was sent."""
 
 
-Row: TypeAlias = tuple[Any, ...]
+ResultRow: TypeAlias = tuple[Any, ...]
 """A row that a server sent: its values, as clickhouse-connect reads them."""
 
 
@@ -132,7 +132,7 @@ class Queries(Protocol):
     def url(self) -> str:
         """The replica in use."""
 
-    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[ResultRow]:
         """Rows of a SELECT.  ``parameters`` are bound by the server (``{name:Type}``)."""
 
 

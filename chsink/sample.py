@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from chsink.mirror.opening import OpenMirror
 
 K = TypeVar("K")
-Progress = Callable[[str, int, int], None]
+_Progress = Callable[[str, int, int], None]
 """Called with the topic, how many of its partitions are done, and how many it has."""
 
 _PLACE = re.compile(r" at byte \d+$")
@@ -173,7 +173,7 @@ class Sample:
         return next(iter(same or similar), None)
 
 
-def sample_findings(clickhouse: Cluster, kafka: KafkaAdmin, count: int, progress: Progress) -> Iterator[Finding]:
+def sample_findings(clickhouse: Cluster, kafka: KafkaAdmin, count: int, progress: _Progress) -> Iterator[Finding]:
     """A dry run of the first and last ``count`` records of each partition of the routed topics.  Skips tables that do
     not exist: other checks report them.
 
@@ -216,7 +216,7 @@ def _existing(clickhouse: Cluster, route: Route) -> RoutedTable | None:
 
 
 def mirror_sample_findings(
-    mirror: OpenMirror, new: Mapping[str, Definition], kafka: KafkaAdmin, count: int, progress: Progress
+    mirror: OpenMirror, new: Mapping[str, Definition], kafka: KafkaAdmin, count: int, progress: _Progress
 ) -> Iterator[Finding]:
     """Which of the first and last ``count`` records would not fit the mirror's Iceberg tables, also the ``new`` ones,
     which a start creates; and which tables cannot be written.  Raises ChsinkError when the catalog or Kafka cannot be
@@ -252,7 +252,7 @@ def mirror_sample_findings(
 
 
 def sampled(
-    kafka: KafkaAdmin, sampler: Sampler, topic: str, count: int, progress: Progress = lambda *_: None
+    kafka: KafkaAdmin, sampler: Sampler, topic: str, count: int, progress: _Progress = lambda *_: None
 ) -> Iterator[pa.RecordBatch]:
     """The first and last ``count`` records of each of the topic's partitions."""
     logs = _logs(kafka, topic)

@@ -11,6 +11,7 @@ Rules that hold for every record, asserted on construction:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -141,3 +142,7 @@ class StateRecord:
     def done_with(self, asked: OffsetRange, log_start: int = 0) -> bool:
         """Whether nothing of ``asked`` remains to be done: it was processed, or lies in the last range after AFTER."""
         return self.processed(asked, log_start) or (self.phase is Phase.AFTER and self.range.covers(asked))
+
+
+StateRecords = Mapping[StateKey, StateRecord]
+"""What the store holds, or the part of it that is looked at."""

@@ -267,7 +267,7 @@ class Decision:
 
 # --- moves: what a cell is made of -----------------------------------------------------------------------------------
 
-Condition = Callable[[Situation], bool]
+_Condition = Callable[[Situation], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class Refusal:
     """A fact that turns a move into a halt; ``when`` says ``holds`` in words."""
 
     when: str
-    holds: Condition
+    holds: _Condition
     stop: Stop
 
 
@@ -370,7 +370,7 @@ class Row:
 
     name: str
     when: str
-    holds: Condition
+    holds: _Condition
     cells: Mapping[Phase | None, Cell]
     crops: bool = False
 

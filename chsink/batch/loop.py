@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -21,13 +21,12 @@ import structlog
 from chsink.batch.model import Assigned, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing
 from chsink.errors import AlteredError, UnavailableError, stream
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.rounds import Ranges
 
 MOST_ADAPTED = 100
 """How often one batch may adapt its tables: tasks report missing columns before they send any piece of a chunk."""
 A = TypeVar("A", bound=Assigned)
 S = TypeVar("S")
-Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class Ended(Exception):

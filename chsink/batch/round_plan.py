@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from chsink.statemachine import rounds
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
+from chsink.statemachine.rounds import Ranges
 from chsink.statemachine.table import Decision, Facts, Worklist
-
-Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from urllib3.exceptions import HTTPError
 from chsink.clickhouse.transport import nothing_sent, open_pool, said
 from chsink.errors.tls import unreadable
 from chsink.notation.codes import SETTING_CONSTRAINT_VIOLATION
-from chsink.ports import Row, ServerRefused, Unanswered, Unreachable
+from chsink.ports import ResultRow, ServerRefused, Unanswered, Unreachable
 
 T = TypeVar("T")
 _INSERT, _FORMAT = "INSERT INTO ", " FORMAT "
@@ -101,7 +101,7 @@ class ClickHouseClient:
         self._others: dict[Connection, Self] = {}
         self.url = endpoint.urls[0]
 
-    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[ResultRow]:
         """Rows of a SELECT; see :class:`chsink.ports.SqlClient`."""
         bound = dict(parameters) if parameters else None
         return self._send(lambda client: [tuple(row) for row in client.query(sql, parameters=bound).result_rows])

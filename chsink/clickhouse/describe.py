@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from chsink.notation.sql import TableName, quote_string
-from chsink.ports import Queries, Row
+from chsink.ports import Queries, ResultRow
 
 AT_ONCE: Final = 150
 """The most tables that one statement names: even the longest names stay below the default ``max_query_size``."""
@@ -82,8 +82,8 @@ def in_groups(names: Iterable[TableName]) -> Iterator[list[TableName]]:
     return (ordered[at : at + AT_ONCE] for at in range(0, len(ordered), AT_ONCE))
 
 
-def _together(rows: Iterable[Row]) -> dict[TableName, TableFacts]:
-    kinds: dict[str, dict[TableName, Row]] = {"is": {}, "path": {}, "blocks": {}}
+def _together(rows: Iterable[ResultRow]) -> dict[TableName, TableFacts]:
+    kinds: dict[str, dict[TableName, ResultRow]] = {"is": {}, "path": {}, "blocks": {}}
     for kind, database, table, *said in rows:
         kinds[kind][TableName(database, table)] = tuple(said)
     found = {}

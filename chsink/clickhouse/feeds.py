@@ -8,7 +8,7 @@ from typing import Final
 
 from chsink.clickhouse.describe import in_groups, named
 from chsink.notation.sql import IN_BACKTICKS, TableName, parse_table
-from chsink.ports import Queries, Row
+from chsink.ports import Queries, ResultRow
 
 _PART: Final = rf"(?:{IN_BACKTICKS}|[^\s.`(]+)"
 _UUID: Final = r"(?: UUID '[^']*')?"
@@ -39,7 +39,7 @@ def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, s
     return {table: {filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
 
 
-def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[Row]:
+def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[ResultRow]:
     for group in in_groups(tables):
         yield from client.query(f"SELECT database, name, {what} FROM system.tables WHERE {named(group, 'name')}")
 

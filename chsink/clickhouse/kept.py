@@ -25,7 +25,7 @@ from chsink.clickhouse.probe import (
     OFFSET,
     WORD,
     Presence,
-    Rows,
+    RowCounts,
     has_more,
     lacks,
     presence,
@@ -74,7 +74,7 @@ class ShardRange:
             raise self._refused(self.refusals.incomplete, offsets, rows_of(piece), there)
         return found is Presence.COMPLETE
 
-    def check_kept(self, offsets: OffsetRange, sent: Rows) -> None:
+    def check_kept(self, offsets: OffsetRange, sent: RowCounts) -> None:
         """Halts unless the table has each of these rows of the chunk once, as far as somebody has to look."""
         there = rows_after(self.assignment, self.shard, self.writer, offsets)
         if there is None:
@@ -84,7 +84,7 @@ class ShardRange:
         if self.assignment.alone and has_more(sent, there):
             raise self._refused(self.refusals.stored_again, offsets, sent, there)
 
-    def _refused(self, entry: Entry, offsets: OffsetRange, sent: Rows, there: Rows) -> ChsinkError:
+    def _refused(self, entry: Entry, offsets: OffsetRange, sent: RowCounts, there: RowCounts) -> ChsinkError:
         key = self.assignment.key
         known = {"tp": key.topic_partition, "offsets": offsets, "shard": self.shard, "table": key.table}
         known |= {"there": sum(there.values()), "rows": sum(sent.values())}

@@ -41,7 +41,7 @@ _ROWS = (
 _VIEWS = f"SELECT arrayZip(dependencies_database, dependencies_table) {THE_TABLE}"
 
 
-Rows = Mapping[int, int]
+RowCounts = Mapping[int, int]
 """How many rows there are, by offset."""
 
 
@@ -53,14 +53,14 @@ class Presence(Enum):
     PARTIAL = "partial"
 
 
-def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows:
+def rows_there(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> RowCounts:
     """How many rows of the range the shard has of each offset.  UnavailableError CHS-709 if it does not answer."""
     key = assignment.key
     with asking_target():
         return writer.rows_there(shard, key.table, key.topic_partition, offsets)
 
 
-def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> Rows | None:
+def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets: OffsetRange) -> RowCounts | None:
     """The same once the piece was sent.  None if nobody looks: what was never sent before was not removed, nor stored
     twice; and where tokens are trusted, the table or its server may not allow to look.
     """
@@ -72,7 +72,7 @@ def rows_after(assignment: Assignment, shard: int, writer: BlockWriter, offsets:
         return writer.recent_rows(shard, assignment.topic_partition, offsets)
 
 
-def presence(piece: pa.RecordBatch, there: Rows) -> Presence:
+def presence(piece: pa.RecordBatch, there: RowCounts) -> Presence:
     """``there``: rows by offset in the piece's offset range on its shard.
 
     A row too many at an offset of the piece, and rows of other offsets only, are PARTIAL too: another hand wrote them.
@@ -83,14 +83,14 @@ def presence(piece: pa.RecordBatch, there: Rows) -> Presence:
     return Presence.COMPLETE if complete else Presence.PARTIAL
 
 
-def lacks(sent: Rows, there: Rows) -> bool:
+def lacks(sent: RowCounts, there: RowCounts) -> bool:
     """Whether rows that were sent are missing.  Rows too many are no sign of that: another sink may have inserted them,
     with a person's consent.
     """
     return any(there.get(offset, 0) < rows for offset, rows in sent.items())
 
 
-def has_more(sent: Rows, there: Rows) -> bool:
+def has_more(sent: RowCounts, there: RowCounts) -> bool:
     """Whether there are more rows of the sent offsets than were sent."""
     return any(there.get(offset, 0) > rows for offset, rows in sent.items())
 

@@ -12,7 +12,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_e
 
 from chsink.errors import without_values
 from chsink.notation.codes import TOO_MANY_PARTS, TRANSIENT
-from chsink.ports import Clock, Queries, Replicas, Row, ServerRefused, Unanswered
+from chsink.ports import Clock, Queries, Replicas, ResultRow, ServerRefused, Unanswered
 
 _log = logging.getLogger(__name__)
 LOG_EVERY_S = 10
@@ -83,9 +83,9 @@ class RetryingQueries:
         """The replica in use."""
         return self.client.url
 
-    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
+    def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[ResultRow]:
         """Rows of a SELECT."""
-        rows: list[Row] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
+        rows: list[ResultRow] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
         return rows
 
     def each_replica(self) -> Sequence[Self]:

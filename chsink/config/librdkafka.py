@@ -33,15 +33,15 @@ LOGIN_HANDLERS: tuple[str, ...] = tuple(_DATA["options"]["login_handlers"])
 _JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;]+)""", re.DOTALL)
 
 
-Refused = list[tuple[str, ChsinkError]]
+RefusedOptions = list[tuple[str, ChsinkError]]
 
 
-def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> tuple[dict[str, str], Refused]:
+def translate(java: Mapping[str, str], replaced: Mapping[str, str]) -> tuple[dict[str, str], RefusedOptions]:
     """The ``java`` options with librdkafka's names, overridden by ``replaced`` (librdkafka's options); and the error
     for each option that cannot be translated.
     """
     options: dict[str, str] = {}
-    refused: Refused = []
+    refused: RefusedOptions = []
     families = {_family(option) for option in replaced}
     login = ["sasl.mechanism"] if java.get("security.protocol", "").upper().startswith("SASL_") else []
     for option in dict.fromkeys([*java, *login]):

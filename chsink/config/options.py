@@ -107,7 +107,7 @@ _Option = Annotated[str | SecretStr, BeforeValidator(_as_option)]
 KafkaOptions = Annotated[dict[Annotated[str, _passing("kafka.options")], _Option], BeforeValidator(_flatten)]
 ClientOptions = Annotated[dict[Annotated[str, _passing("kafka.client_options")], _Option], BeforeValidator(_flatten)]
 CatalogProperties = Annotated[dict[str, _Option], BeforeValidator(_flatten)]
-Settings = dict[Annotated[str, _passing("clickhouse.settings")], Annotated[str, BeforeValidator(_as_setting)]]
+ClickHouseSettings = dict[Annotated[str, _passing("clickhouse.settings")], Annotated[str, BeforeValidator(_as_setting)]]
 SparkConf = Annotated[
     dict[Annotated[str, _passing("spark.conf")], Annotated[str, BeforeValidator(_as_text)]], BeforeValidator(_flatten)
 ]

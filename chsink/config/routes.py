@@ -26,7 +26,7 @@ from chsink.config.topic_pattern import INTERNAL, java_pattern, parse_pattern, v
 from chsink.errors import job_file
 from chsink.fields import AsTuple, Section, Text, Topic
 from chsink.formats.settings import JSON, AnyFormat, FormatSettings, JsonPath, KeyColumns
-from chsink.formats.table_by import Choice, Source
+from chsink.formats.table_by import Choice, NameSource
 from chsink.notation.sql import TableName, parse_table
 from chsink.notation.table_template import parse_template, placeholders
 
@@ -86,9 +86,9 @@ class TableBy(Section):
     and not once per table; or leave it out without counting it."""
 
     @property
-    def sources(self) -> dict[Source, str]:
+    def sources(self) -> dict[NameSource, str]:
         """Those of ``field``, ``header`` and ``column`` that are set, with their values.  Only one may be set."""
-        given: dict[Source, str | None] = {"field": self.field, "header": self.header, "column": self.column}
+        given: dict[NameSource, str | None] = {"field": self.field, "header": self.header, "column": self.column}
         return {source: name for source, name in given.items() if name is not None}
 
     def choices(

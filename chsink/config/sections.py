@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from chsink.config.librdkafka import LOGIN_HANDLERS, Refused, translate
-from chsink.config.options import ClientOptions, KafkaOptions, Settings, SparkConf, reserved
+from chsink.config.librdkafka import LOGIN_HANDLERS, RefusedOptions, translate
+from chsink.config.options import ClickHouseSettings, ClientOptions, KafkaOptions, SparkConf, reserved
 from chsink.errors import job_file
-from chsink.fields import AsTuple, HostPorts, Password, Section, Table, Text, Token, Topic, Url, matching, reveal
+from chsink.fields import AsTuple, GivenTable, HostPorts, Password, Section, Text, Token, Topic, Url, matching, reveal
 from chsink.notation.hash_functions import HashName
 from chsink.notation.sql import quote_identifier
 
@@ -93,7 +93,7 @@ class Kafka(Section):
         assert not refused, "a Config is made only when every option has a counterpart (config.checks)"
         return {"bootstrap.servers": self.bootstrap} | options
 
-    def translated(self) -> tuple[dict[str, str], Refused]:
+    def translated(self) -> tuple[dict[str, str], RefusedOptions]:
         """``options`` for librdkafka, and what of them has no counterpart."""
         java = {name: reveal(value) for name, value in self.options.items()}
         return translate(java, {name: reveal(value) for name, value in self.client_options_.items()})
@@ -171,7 +171,7 @@ class ClickHouse(Section):
     retry_for_s: float = Field(default=300, ge=0, le=86_400)
     """How long to retry an insert, or a query of a batch, in seconds, pauses included. The checks of a start are not
     retried: if a server does not answer them, the job stops with exit code 5, and its supervisor starts it again."""
-    settings: Settings = Field(default_factory=dict)
+    settings: ClickHouseSettings = Field(default_factory=dict)
     """Further ClickHouse settings for every insert."""
 
     @property
@@ -217,7 +217,7 @@ class DeadLetters(Section):
 
     topic: Topic | None = None
     """Kafka topic, on the brokers of `kafka.bootstrap`."""
-    table: Table | None = None
+    table: GivenTable | None = None
     """ClickHouse table on the first endpoint. `chsink sql dead-letters` prints the statement that creates it."""
 
 

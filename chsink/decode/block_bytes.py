@@ -17,7 +17,7 @@ from chsink.decode.codec import Mask
 from chsink.decode.prefilter import window
 from chsink.decode.skeleton import LONGEST
 
-Positions = npt.NDArray[np.intp]
+BytePositions = npt.NDArray[np.intp]
 
 
 def bytes_in(members: bytes) -> Mask:
@@ -64,29 +64,29 @@ class BlockBytes:
         self.quotes = np.flatnonzero(self._mask)
         self.firsts = self._firsts(self.quotes[:-2])
 
-    def _firsts(self, quotes: Positions) -> Positions:
+    def _firsts(self, quotes: BytePositions) -> BytePositions:
         each, rest = divmod(len(quotes), len(self.starts))
         if each and not rest:
-            alike: Positions = np.arange(0, len(quotes), each)
+            alike: BytePositions = np.arange(0, len(quotes), each)
             if (quotes[alike] >= self.starts).all() and (quotes[alike + each - 1] < self.ends).all():
                 return alike
         return np.searchsorted(quotes, self.starts)
 
     @cached_property
-    def brackets(self) -> Positions:
+    def brackets(self) -> BytePositions:
         """Where an array may end."""
         return self._all(ord("]"))
 
     @cached_property
-    def braces(self) -> Positions:
+    def braces(self) -> BytePositions:
         """Where an object may begin."""
         return self._all(ord("{"))
 
-    def _all(self, byte: int) -> Positions:
+    def _all(self, byte: int) -> BytePositions:
         np.equal(self.bytes, byte, out=self._mask)
         return np.flatnonzero(self._mask)
 
-    def matches(self, at: Positions, text: bytes) -> Mask:
+    def matches(self, at: BytePositions, text: bytes) -> Mask:
         """At which of the positions the text stands."""
         size = -(-len(text) // _WORD) * _WORD
         places = np.ndarray((len(self.bytes) - size + 1,), f"V{size}", self.bytes, strides=(1,))
@@ -98,7 +98,7 @@ class BlockBytes:
             there &= (found[:, word] & masks[word]) == wanted[word]
         return there
 
-    def texts(self, start: Positions, end: Positions, there: Mask) -> pa.Array:
+    def texts(self, start: BytePositions, end: BytePositions, there: Mask) -> pa.Array:
         """The bytes between start and end in each record; null where there are none."""
         if not len(there):
             return pa.nulls(0, pa.string())
@@ -111,7 +111,7 @@ class BlockBytes:
         between = pa.Array.from_buffers(pa.string(), 2 * len(there) - 1, pieces)
         return between.take(pa.array(np.arange(0, 2 * len(there), 2), mask=None if every else ~there))
 
-    def without_escapes(self, texts: pa.Array, start: Positions, end: Positions, there: Mask) -> pa.Array:
+    def without_escapes(self, texts: pa.Array, start: BytePositions, end: BytePositions, there: Mask) -> pa.Array:
         """What the texts between start and end mean."""
         if not len(self._escaped):
             return texts
@@ -125,7 +125,7 @@ class BlockBytes:
         at[rows] = len(texts) + np.arange(len(rows))
         return pa.concat_arrays([texts, pa.array(meant, pa.string())]).take(pa.array(at))
 
-    def _trimmed(self) -> Positions:
+    def _trimmed(self) -> BytePositions:
         ends = self._behind
         for _ in range(_BLANKS_BEHIND):
             space = _SPACE[self.bytes[np.maximum(ends, 1) - 1]]
@@ -134,7 +134,7 @@ class BlockBytes:
             ends = np.maximum(ends - space, self.starts)
         return ends
 
-    def _escapes(self) -> Positions:
+    def _escapes(self) -> BytePositions:
         """Where the character behind each backslash is, unless that backslash is such a character itself."""
         np.equal(self.bytes, ord("\\"), out=self._mask)
         at = np.flatnonzero(self._mask) if self._mask.any() else np.zeros(0, np.intp)
@@ -142,7 +142,7 @@ class BlockBytes:
             return at
         run = np.flatnonzero(np.diff(at, prepend=-2) != 1)
         rank = np.arange(len(at)) - np.repeat(run, np.diff(run, append=len(at)))
-        escaped: Positions = at[rank % 2 == 0] + 1
+        escaped: BytePositions = at[rank % 2 == 0] + 1
         wrong = ~_ESCAPED[self.bytes[escaped]]
         coded = np.flatnonzero(self.bytes[escaped] == ord("u"))
         digits = self.bytes[escaped[coded][:, None] + np.arange(1, 5)]
@@ -151,6 +151,6 @@ class BlockBytes:
         self._refuse(escaped[wrong] - 1)
         return escaped
 
-    def _refuse(self, at: Positions) -> None:
+    def _refuse(self, at: BytePositions) -> None:
         rows = np.searchsorted(self._behind, at, side="right")
         self.good[rows[at < self.ends[rows]]] = False

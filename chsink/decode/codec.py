@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.decode.values import Json, MisfitError, Number, RawNeededError, kind_of, parse_values, with_raw
+from chsink.decode.values import JsonValue, MisfitError, Number, RawNeededError, kind_of, parse_values, with_raw
 
 Mask = npt.NDArray[np.bool_]
 Suspects = Mask | None
@@ -56,16 +56,16 @@ class Codec:
         self.nullable = False
         self.null_inside = False
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The value in a form that ``pa.array(…, wire)`` accepts; ``value`` is not None. Raises MisfitError."""
         raise NotImplementedError
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """The fast way for values like ``samples``; None if there is none: then use :meth:`build_raw` on raw text."""
         del samples
         return None
 
-    def unquoted(self, samples: Sequence[Json]) -> Reader | None:
+    def unquoted(self, samples: Sequence[JsonValue]) -> Reader | None:
         """As :meth:`reader`, but right only for values that are not in quotes: the caller must decide all others."""
         del samples
         return None
@@ -75,7 +75,7 @@ class Codec:
         del source
         return None
 
-    def element(self, value: Json) -> WireValue:
+    def element(self, value: JsonValue) -> WireValue:
         """:meth:`exact` for an element of a container, where null is allowed only in a Nullable type."""
         if value is None:
             if self.null_inside:
@@ -83,12 +83,12 @@ class Codec:
             raise MisfitError(f"null for an element of {self.label}, which takes no null")
         return self.exact(value)
 
-    def build(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
+    def build(self, values: Sequence[JsonValue]) -> tuple[pa.Array, dict[int, str]]:
         """Wire array of ``values`` (None stays null) and the reason for each that does not fit (null there)."""
         at_once = self._at_once(values)
         return self.one_by_one(values) if at_once is None else (at_once, {})
 
-    def one_by_one(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
+    def one_by_one(self, values: Sequence[JsonValue]) -> tuple[pa.Array, dict[int, str]]:
         """As :meth:`build`, but with the reference for each value."""
         out: list[WireValue] = [None] * len(values)
         reasons: dict[int, str] = {}
@@ -100,7 +100,7 @@ class Codec:
                     reasons[at] = misfit.reason
         return self.array(out), reasons
 
-    def _at_once(self, values: Sequence[Json]) -> pa.Array | None:
+    def _at_once(self, values: Sequence[JsonValue]) -> pa.Array | None:
         """All values converted by the text reader; None unless all have one kind that it reads, and all fit."""
         kinds = set(map(type, values)) - {type(None)}
         if kinds != {str} and not (self.numbers_are_text and kinds == {Number}):
@@ -133,7 +133,7 @@ class Codec:
         """:meth:`stored` for a wire array."""
         return array
 
-    def misfit(self, value: Json) -> MisfitError:
+    def misfit(self, value: JsonValue) -> MisfitError:
         """The reason for a value of the wrong kind."""
         return MisfitError(f"{kind_of(value)} in {self.label}")
 

@@ -26,7 +26,7 @@ from chsink.decode.documents import DynamicCodec, JsonCodec
 from chsink.decode.fields import LENGTHS, Field, fields_of, groups_of, uneven
 from chsink.decode.refused_texts import Refused
 from chsink.decode.texts import is_text, raw_text
-from chsink.decode.values import Json, MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
+from chsink.decode.values import JsonValue, MisfitError, Number, Pairs, RawNeededError, kind_of, parse_value, with_raw
 from chsink.ports import BadValue, Decoded
 
 
@@ -132,7 +132,7 @@ def _one_by_one(field: Field, source: pa.Array) -> tuple[pa.Array, dict[int, str
     takes_json = isinstance(field.codec, JsonCodec | DynamicCodec) and not document
     for at, item in enumerate(items):
         out.append(None)
-        value: Json = None
+        value: JsonValue = None
         try:
             value = _document(item) if document else item if mixed else json_value(item, source.type)
             if value is not None and takes_json and not isinstance(value, str):
@@ -155,7 +155,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def _document(text: str | bytes | None) -> Json:
+def _document(text: str | bytes | None) -> JsonValue:
     """The JSON value of a JSON column's text, with its raw text."""
     if text is None:
         return None
@@ -164,7 +164,7 @@ def _document(text: str | bytes | None) -> Json:
     return with_raw(data)
 
 
-def json_value(value: Any, source: pa.DataType) -> Json:
+def json_value(value: Any, source: pa.DataType) -> JsonValue:
     """The equivalent JSON value of a Python value of the Arrow type ``source``. Raises MisfitError."""
     if value is None or isinstance(value, bool | str | bytes):
         return value
@@ -190,7 +190,7 @@ def _holds_union(source: pa.DataType) -> bool:
     return pa.types.is_union(source) or any(_holds_union(source.field(at).type) for at in range(source.num_fields))
 
 
-def json_of(scalar: pa.Scalar) -> Json:
+def json_of(scalar: pa.Scalar) -> JsonValue:
     """As :func:`json_value`, for a scalar that may contain a union: its Python value does not tell the branch."""
     if not scalar.is_valid:
         return None
@@ -207,7 +207,7 @@ def json_of(scalar: pa.Scalar) -> Json:
     return json_value(scalar.as_py(), scalar.type)
 
 
-def json_text(value: Json) -> str:
+def json_text(value: JsonValue) -> str:
     """The JSON text of a value.  Raises MisfitError for a byte string, which has none."""
     if value is None:
         return "null"

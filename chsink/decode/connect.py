@@ -30,7 +30,7 @@ from chsink.decode.times import DateCodec, InstantCodec, TimeCodec
 from chsink.decode.types import TupleType
 from chsink.decode.unscaled import UnscaledCodec, VariableScaleCodec, variable_number
 from chsink.decode.uuid_ip_enum import EnumCodec, IpCodec, UuidCodec
-from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of
+from chsink.decode.values import JsonValue, MisfitError, Number, Pairs, kinds_of
 from chsink.decode.wrapping_codecs import OuterCodec, OuterNumberCodec
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
@@ -65,7 +65,7 @@ _UNDECLARED: Final = (
     "`decimals` of the format, or set value.converter.schemas.enable=true"
 )
 
-Digits = int | Literal["text"]
+_Digits = int | Literal["text"]
 """What the job file says of a column's text: the scale of Connect's bytes, or that it is the number itself."""
 
 
@@ -103,7 +103,7 @@ class ConnectType(msgspec.Struct, frozen=True, gc=False):
 class Said:
     """What the job file says of a column, for values of which no schema says it."""
 
-    digits: Digits | None = None
+    digits: _Digits | None = None
     unit: str | None = None
 
 
@@ -139,7 +139,7 @@ def _alike(codec: Codec, made: Codec) -> Codec:
     return made
 
 
-def _number(codec: Codec, kind: ConnectType | None, digits: Digits | None) -> Codec:
+def _number(codec: Codec, kind: ConnectType | None, digits: _Digits | None) -> Codec:
     if kind is None:
         if digits is None:
             return UndeclaredCodec(codec)
@@ -181,7 +181,7 @@ class RefusingCodec(OuterCodec):
         super().__init__(inner)
         self.reason = reason
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Raises MisfitError."""
         del value
         raise MisfitError(self.reason)
@@ -190,13 +190,13 @@ class RefusingCodec(OuterCodec):
 class InUtcCodec(OuterCodec):
     """Text with a ``Z`` at its end."""
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """As ``inner``, without the ``Z``."""
         if isinstance(value, str) and not isinstance(value, Number):
             value = value.removesuffix("Z")
         return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """By the reader of ``inner`` for text."""
         reader = self.inner.reader(samples) if kinds_of(samples) == {"string"} else None
         if reader is None or reader.source != pa.string():
@@ -209,7 +209,7 @@ class UndeclaredCodec(OuterNumberCodec):
 
     guard = pa.struct([])
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """As ``inner``, but not of text that may be base64.  An object of scale and value is a VariableScaleDecimal."""
         if isinstance(value, Pairs):
             return self.inner.exact(variable_number(value, self.label))
@@ -217,7 +217,7 @@ class UndeclaredCodec(OuterNumberCodec):
             raise MisfitError(_UNDECLARED.format(self.label))
         return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Text that cannot be base64 at once, or numbers."""
         reader = self.inner.accept(pa.string()) if kinds_of(samples) == {"string"} else None
         if reader is None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from chsink.decode.accepted_types import reader_of
 from chsink.decode.codec import Codec, Converted, Mask, Reader, Suspects, WireValue, merge, numpy_of, valid_of
 from chsink.decode.types import TupleType
-from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
+from chsink.decode.values import JsonValue, MisfitError, Pairs, RawNeededError, kinds_of, members, parse_values
 
 _PARSED: Final = 256
 
@@ -66,7 +66,7 @@ class ArrayCodec(Codec):
         super().__init__(f"Array({item.label})", pa.list_(item.wire))
         self.item = item
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """List of the item's values."""
         if not isinstance(value, list):
             raise self.misfit(value)
@@ -81,7 +81,7 @@ class ArrayCodec(Codec):
         mask = pa.array(nulls) if nulls.any() else None
         return pa.ListArray.from_arrays(pa.array(offsets), self.item.array(flat), type=self.wire, mask=mask)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """A reader of lists, if the item has a reader."""
         flat = [one for value in samples if isinstance(value, list) for one in value]
         if not kinds_of(samples) <= {"array"}:
@@ -119,7 +119,7 @@ class TupleCodec(Codec):
         fields = [pa.field(name, item.wire) for name, item in zip(self.names, self.items, strict=True)]
         super().__init__("Tuple", pa.struct(fields))
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Tuple of the items' values."""
         if isinstance(value, Pairs) and self.named:
             found = members(value, self.names)
@@ -138,7 +138,7 @@ class TupleCodec(Codec):
         nulls = np.array([value is None for value in values], np.bool_)
         return pa.StructArray.from_arrays(children, fields=list(self.wire), mask=pa.array(nulls))
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """A reader of objects, if every item has a reader."""
         if not (self.named and kinds_of(samples) <= {"object"}):
             return None
@@ -196,7 +196,7 @@ class MapCodec(Codec):
         self.key = key
         self.value = value
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """List of (key, value)."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
@@ -218,7 +218,7 @@ class MapCodec(Codec):
         mask = pa.array(nulls) if nulls.any() else None
         return pa.MapArray.from_arrays(offsets, keys, items, type=self.wire, mask=mask)
 
-    def build(self, values: Sequence[Json]) -> tuple[pa.Array, dict[int, str]]:
+    def build(self, values: Sequence[JsonValue]) -> tuple[pa.Array, dict[int, str]]:
         """All keys and all values at once if they all fit; otherwise one map at a time."""
         built = self._flat([values])
         return self.one_by_one(values) if built is None else (built, {})
@@ -231,9 +231,9 @@ class MapCodec(Codec):
             built = None
         return super().build_raw(texts) if built is None else (built, {})
 
-    def _flat(self, batches: Iterable[Sequence[Json]]) -> pa.Array | None:
-        keys: list[Json] = []
-        values: list[Json] = []
+    def _flat(self, batches: Iterable[Sequence[JsonValue]]) -> pa.Array | None:
+        keys: list[JsonValue] = []
+        values: list[JsonValue] = []
         sizes: list[int | None] = []
         for value in itertools.chain.from_iterable(batches):
             if value is None:

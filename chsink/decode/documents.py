@@ -14,7 +14,7 @@ import pyarrow as pa
 from chsink.decode.codec import Codec, WireValue
 from chsink.decode.stored_json import check_stored
 from chsink.decode.texts import encoded, raw_or_null, raw_text
-from chsink.decode.values import Json, MisfitError, Number, Pairs, parse_value
+from chsink.decode.values import JsonValue, MisfitError, Number, Pairs, parse_value
 
 
 class JsonCodec(Codec):
@@ -25,7 +25,7 @@ class JsonCodec(Codec):
     def __init__(self) -> None:
         super().__init__("JSON", pa.string())
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The object's text."""
         if not isinstance(value, Pairs):
             raise self.misfit(value)
@@ -63,7 +63,7 @@ class DynamicCodec(Codec):
         self.nullable = self.null_inside = True
         self.defaulted = defaulted
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """JSON text."""
         if isinstance(value, str) and not isinstance(value, Number):
             encoded(value)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from chsink.decode.block_bytes import BlockBytes, Positions
+from chsink.decode.block_bytes import BlockBytes, BytePositions
 from chsink.decode.codec import Mask
 from chsink.decode.prefilter import window
 
@@ -20,9 +20,9 @@ from chsink.decode.prefilter import window
 class Inside:
     """Parts of a block: where they start and end, and the number of the first quote not before each."""
 
-    starts: Positions
-    ends: Positions
-    firsts: Positions
+    starts: BytePositions
+    ends: BytePositions
+    firsts: BytePositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class ElementsFound:
     arrays that are written in another way, whose elements are arbitrary.
     """
 
-    counts: Positions
+    counts: BytePositions
     wrong: Mask
     at: Inside
     texts: pa.Array | None = None
 
-    def arrays_of(self, elements: Mask) -> Positions:
+    def arrays_of(self, elements: Mask) -> BytePositions:
         """The arrays in which these elements are."""
         return np.repeat(np.arange(len(self.counts)), self.counts)[elements]
 
@@ -44,7 +44,7 @@ class ElementsFound:
 _NOWHERE = np.zeros(0, np.intp)
 
 
-def texts_inside(block: BlockBytes, arrays: Inside, last: Positions, between: bytes) -> ElementsFound:
+def texts_inside(block: BlockBytes, arrays: Inside, last: BytePositions, between: bytes) -> ElementsFound:
     """The texts of each array, without their quotes; ``last``: the number of the first quote not inside it."""
     counts, odd = np.divmod(np.maximum(last - arrays.firsts, 0), 2)
     number = _within(arrays.firsts, counts, 2)
@@ -94,15 +94,15 @@ def numbers_inside(block: BlockBytes, arrays: Inside) -> ElementsFound:
     return ElementsFound(counts, np.zeros(len(counts), np.bool_), Inside(_NOWHERE, _NOWHERE, _NOWHERE), texts)
 
 
-def _within(firsts: Positions, counts: Positions, step: int) -> Positions:
+def _within(firsts: BytePositions, counts: BytePositions, step: int) -> BytePositions:
     """So many numbers from each first one on."""
     behind = np.cumsum(counts)
-    numbers: Positions = np.repeat(firsts - (behind - counts) * step, counts)
+    numbers: BytePositions = np.repeat(firsts - (behind - counts) * step, counts)
     numbers += np.arange(len(numbers)) * step
     return numbers
 
 
-def _not_filled(block: BlockBytes, arrays: Inside, counts: Positions, elements: Inside, between: bytes) -> Mask:
+def _not_filled(block: BlockBytes, arrays: Inside, counts: BytePositions, elements: Inside, between: bytes) -> Mask:
     """The arrays that are not these elements with the text between each two."""
     given = counts > 0
     wrong: Mask = ~given & (arrays.starts != arrays.ends)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from chsink.decode.codec import Codec, Converted, Reader, WireValue
 from chsink.decode.numbers import split_number
 from chsink.decode.times import EXPONENT_MAX, DateCodec, InstantCodec, TimeCodec, shifted
-from chsink.decode.values import Json, Number, kinds_of
+from chsink.decode.values import JsonValue, Number, kinds_of
 from chsink.decode.wrapping_codecs import OuterCodec
 
 DIGITS: Final = {"seconds": 0, "millis": 3, "micros": 6, "nanos": 9}
@@ -34,14 +34,14 @@ class EpochCodec(OuterCodec):
         self.unit = unit
         self._digits = 0 if isinstance(inner, DateCodec) else inner.precision - DIGITS[unit]
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The value in the form of ``inner``."""
         if not isinstance(value, Number):
             return self.inner.exact(value)
         digits, exponent = split_number(value) or (1, EXPONENT_MAX + 1)
         return self.inner.from_ticks(shifted(digits, exponent + self._digits, self.label))
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Integers by way of Arrow's type for the unit; text by the reader of ``inner``."""
         if kinds_of(samples) != {"int"}:
             return self.inner.reader(samples) if kinds_of(samples) == {"string"} else None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from chsink.decode.codec import WireValue
 from chsink.decode.field_paths import PLAIN, Places
 from chsink.decode.fields import LENGTHS, Field, groups_of
-from chsink.decode.values import Json, MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
+from chsink.decode.values import JsonValue, MisfitError, Pairs, RawNeededError, kind_of, members, parse_record, with_raw
 
 Reason = tuple[str | None, str]  # column, reason
 
@@ -76,7 +76,7 @@ class ExactDecoder:
                 raise _FieldMisfitError(group, LENGTHS)
         return row
 
-    def _value(self, field: Field, found: dict[str, Json]) -> WireValue:
+    def _value(self, field: Field, found: dict[str, JsonValue]) -> WireValue:
         value = found.get(field.name)
         if field.group and found.get(field.group) is not None:
             value = self._nested(field, value, found[field.group])
@@ -86,7 +86,7 @@ class ExactDecoder:
             raise MisfitError(field.null_reason)
         return None
 
-    def _nested(self, field: Field, direct: Json, group: Json) -> Json:
+    def _nested(self, field: Field, direct: JsonValue, group: JsonValue) -> JsonValue:
         if direct is not None:
             raise MisfitError(f"given as {field.name} and inside {field.group} at once")
         known = self._members[field.group]

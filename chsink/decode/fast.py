@@ -37,7 +37,7 @@ from chsink.decode.prefilter import decimal_suspects, maybe_quoted, maybe_repeat
 from chsink.decode.raw_texts import RawTexts
 from chsink.decode.refused_blocks import Screen
 from chsink.decode.refused_texts import Refused, converted
-from chsink.decode.values import Json, MisfitError, Pairs, kinds_of
+from chsink.decode.values import JsonValue, MisfitError, Pairs, kinds_of
 
 _MARKER: Final = secrets.token_hex(8)
 FEW: Final = 8
@@ -81,7 +81,7 @@ class FastPlan:
         simple = len(schemas) == 1 and _few_escapes(samples)
         self._alike = _tried(alike(self._trees.schemas()[0], _fullest(samples)), samples) if simple else None
 
-    def _plan(self, field: Field, samples: Sequence[Json]) -> list[pa.Field]:
+    def _plan(self, field: Field, samples: Sequence[JsonValue]) -> list[pa.Field]:
         reader = field.codec.reader(samples)
         if reader is None and (reader := field.codec.unquoted(samples)) is not None:
             self._unquoted.append(field.name)

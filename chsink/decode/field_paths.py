@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from chsink.decode.values import Json, MisfitError, Pairs, kind_of, members
+from chsink.decode.values import JsonValue, MisfitError, Pairs, kind_of, members
 
 Path = tuple[str, ...]
 
@@ -50,7 +50,7 @@ class Places:
         """The path of a field."""
         return self.paths.get(name) or (*self.envelope, name)
 
-    def view(self, record: Pairs, known: Collection[str]) -> dict[str, Json]:
+    def view(self, record: Pairs, known: Collection[str]) -> dict[str, JsonValue]:
         """The values of a record, by field name.  Raises MisfitError, also if a ``known`` name is repeated."""
         if self.plain:
             return members(record, known)
@@ -67,9 +67,9 @@ class Places:
 PLAIN = Places()
 
 
-def _at(record: Pairs, path: Path) -> Json:
+def _at(record: Pairs, path: Path) -> JsonValue:
     """The value at a path; None if there is none."""
-    value: Json = record
+    value: JsonValue = record
     for depth, name in enumerate(path):
         if value is None:
             return None

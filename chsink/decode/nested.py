@@ -13,7 +13,7 @@ import pyarrow as pa
 from chsink.decode.codec import Codec, Converted, Reader, Suspects, merge, valid_of
 from chsink.decode.containers import ArrayCodec, flatten, lift, missing, null_mask
 from chsink.decode.fields import Field
-from chsink.decode.values import Json, Pairs
+from chsink.decode.values import JsonValue, Pairs
 
 _ANY_OBJECT = pa.struct([])
 
@@ -80,7 +80,7 @@ class ObjectsForm(NestedForm):
         return pa.ListArray.from_arrays(offsets, converted, type=codec.wire, mask=null_mask(rows)), bad
 
 
-def nested_form(group: str, fields: Sequence[Field], samples: Sequence[dict[str, Json]]) -> NestedForm:
+def nested_form(group: str, fields: Sequence[Field], samples: Sequence[dict[str, JsonValue]]) -> NestedForm:
     """The form that the samples use, if the parser can read it; else the form with dotted names."""
     names = [field.name for field in fields]
     given = [sample[group] for sample in samples if sample.get(group) is not None]

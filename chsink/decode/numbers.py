@@ -30,7 +30,7 @@ from chsink.decode.codec import (
     valid_of,
 )
 from chsink.decode.types import DecimalType, FloatType, IntType
-from chsink.decode.values import Json, MisfitError, Number, kinds_of
+from chsink.decode.values import JsonValue, MisfitError, Number, kinds_of
 
 # A quoted number: JSON's grammar, and ClickHouse's extensions: a plus sign, leading zeros, a bare point.
 _QUOTED: Final = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,9}))?", re.ASCII)
@@ -82,7 +82,7 @@ class IntCodec(Codec):
         self.kind = kind
         self.native = native is not None
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Python int, or its bytes for the wide types."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -96,7 +96,7 @@ class IntCodec(Codec):
             raise self.out_of_range()
         return number if self.native else number.to_bytes(self.kind.bits // 8, "little", signed=self.kind.signed)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads integers as integers, numbers like ``1.0`` as decimals, quoted numbers as text."""
         kinds = kinds_of(samples)
         if not self.native:
@@ -159,7 +159,7 @@ class FloatCodec(Codec):
     def __init__(self, kind: FloatType) -> None:
         super().__init__("BFloat16" if kind.bits == 16 else f"Float{kind.bits}", _FLOAT_WIRE[kind.bits])
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The nearest NumPy float of the wire's width, rounded only once, from the text."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -180,7 +180,7 @@ class FloatCodec(Codec):
         """The zeros are alike."""
         return pc.add(array, pa.scalar(0.0, array.type))
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads numbers as floats, quoted numbers as text."""
         kinds = kinds_of(samples)
         if kinds <= {"int", "frac"}:
@@ -224,7 +224,7 @@ class DecimalCodec(Codec):
         self.kind = kind
         self.limit = pa.scalar(Decimal("9" * kind.precision).scaleb(-kind.scale, _WIDE), self.wire)
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Python Decimal with exactly this value."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -235,7 +235,7 @@ class DecimalCodec(Codec):
             raise self.out_of_range()
         return Decimal(digits).scaleb(exponent, _WIDE)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads numbers and quoted numbers alike, if the parser's type is wide enough.
 
         Arrow scales a number by 10^scale without detecting overflow, so its type must hold precision + scale digits.
@@ -286,7 +286,7 @@ class BoolCodec(Codec):
     def __init__(self) -> None:
         super().__init__("Bool", pa.bool_())
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Python bool."""
         if isinstance(value, bool):
             return value
@@ -301,7 +301,7 @@ class BoolCodec(Codec):
             raise MisfitError(f"a string other than true and false in {self.label}")
         return value == "true"
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads the kind of value in the samples: booleans, 0 and 1, or words."""
         kinds = kinds_of(samples)
         if kinds <= {"bool"}:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from chsink.decode.codec import Codec, Converted, Reader, WireValue, numpy_of
 from chsink.decode.types import FixedStringType
-from chsink.decode.values import Json, MisfitError, Number, Pairs, RawList, RawNeededError, kinds_of, parse_value
+from chsink.decode.values import JsonValue, MisfitError, Number, Pairs, RawList, RawNeededError, kinds_of, parse_value
 
 
 def is_text(source: pa.DataType) -> bool:
@@ -23,7 +23,7 @@ def is_text(source: pa.DataType) -> bool:
     return any(test(source) for test in tests)
 
 
-def raw_text(value: Json) -> str:
+def raw_text(value: JsonValue) -> str:
     """The JSON text of a value that is not a string, as written."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -51,13 +51,13 @@ class StringCodec(Codec):
     def __init__(self) -> None:
         super().__init__("String", pa.binary())
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """UTF-8 bytes of the string, or of the raw JSON text."""
         if isinstance(value, bytes):
             return value
         return encoded(value if isinstance(value, str) and not isinstance(value, Number) else raw_text(value))
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads strings as strings; there is no reader for other kinds (they need the raw text)."""
         return Reader(pa.string(), self._from_text) if kinds_of(samples) <= {"string"} else None
 
@@ -98,7 +98,7 @@ class FixedStringCodec(StringCodec):
         self.label = f"FixedString({kind.size})"
         self.size = kind.size
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """At most N bytes."""
         data = super().exact(value)
         if len(data) > self.size:

@@ -44,10 +44,10 @@ from chsink.decode.codec import (
     valid_of,
 )
 from chsink.decode.numbers import split_number
-from chsink.decode.values import Json, MisfitError, Number, kinds_of
+from chsink.decode.values import JsonValue, MisfitError, Number, kinds_of
 from chsink.decode.zones import Zone
 
-Ticks = npt.NDArray[np.int64]
+_Ticks = npt.NDArray[np.int64]
 
 _DATE_TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
@@ -77,7 +77,7 @@ class DateCodec(Codec):
         super().__init__(label, pa.date32())
         self.low, self.high = days
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Days since 1970-01-01."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -92,7 +92,7 @@ class DateCodec(Codec):
             raise self.out_of_range()
         return ticks
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads text."""
         del samples
         return Reader(pa.string(), lambda texts: self._ranged(texts.cast(self.wire)))
@@ -154,7 +154,7 @@ class InstantCodec(Codec):
         coarser = max((digits for digits, _ in _UNITS if digits < self.precision), default=None)
         self.ambiguous: int = 0 if coarser is None else _DAY_2300 * 86400 * 10**coarser - 1
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Ticks of the wire's unit, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -196,7 +196,7 @@ class InstantCodec(Codec):
             raise MisfitError(f"a local time that a clock change in {zone.name} skips")
         return instant
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads text, or integers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:
@@ -211,7 +211,7 @@ class InstantCodec(Codec):
             return Reader(source, lambda array: self._from_integers(array.cast(pa.int64())))
         return Reader(source, self._from_texts) if pa.types.is_string(source) else None
 
-    def _wire(self, ticks: Ticks, valid: Mask) -> pa.Array:
+    def _wire(self, ticks: _Ticks, valid: Mask) -> pa.Array:
         if not self.decimal:
             return from_buffer(self.wire, ticks * self.factor, valid)
         return from_buffer(self.wire, np.stack((ticks, ticks >> 63), axis=1), valid)
@@ -258,7 +258,7 @@ class InstantCodec(Codec):
         beyond = (ticks < self.low // factor) | (ticks > self.high // factor)
         return self._ranged(np.where(beyond, 0, ticks) * factor, valid, merge(unusable, beyond))
 
-    def _ranged(self, ticks: Ticks, valid: Mask, bad: Mask | None) -> Converted:
+    def _ranged(self, ticks: _Ticks, valid: Mask, bad: Mask | None) -> Converted:
         suspects = merge(bad, (ticks < self.low) | (ticks > self.high))
         if suspects is None:
             return self._wire(ticks, valid), None
@@ -278,7 +278,7 @@ class TimeCodec(Codec):
     def _decimal(self, ticks: int) -> Decimal:
         return Decimal(ticks).scaleb(-self.precision)
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Seconds, or Decimal seconds."""
         if isinstance(value, bool) or not isinstance(value, str):
             raise self.misfit(value)
@@ -302,7 +302,7 @@ class TimeCodec(Codec):
         ticks = ticks_of(seconds, found[5], self.precision, self.label)
         return -ticks if found[1] else ticks
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads text, each distinct one once; the reference converts numbers."""
         text = Reader(pa.string(), lambda texts: by_distinct(self, texts))
         return text if kinds_of(samples) <= {"string"} else None

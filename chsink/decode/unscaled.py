@@ -30,7 +30,7 @@ from chsink.decode.codec import (
     numpy_of,
     valid_of,
 )
-from chsink.decode.values import Json, MisfitError, Number, Pairs, kinds_of, members
+from chsink.decode.values import JsonValue, MisfitError, Number, Pairs, kinds_of, members
 from chsink.decode.wrapping_codecs import OuterCodec, OuterNumberCodec
 
 _BYTES_MAX: Final = 128  # beyond the largest number of any column
@@ -62,13 +62,13 @@ class UnscaledCodec(OuterNumberCodec):
         super().__init__(inner)
         self.scale = scale
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """As ``inner``, of the number that the text holds."""
         if isinstance(value, str) and not isinstance(value, Number):
             value = number_of(value, self.scale, self.label)
         return self.inner.exact(value)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Text at once, or numbers."""
         return Reader(pa.string(), self._from_texts) if kinds_of(samples) == {"string"} else super().reader(samples)
 
@@ -122,7 +122,7 @@ class VariableScaleCodec(OuterCodec):
 
     guard = pa.struct([])
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """As ``inner``, of the number in the object."""
         return self.inner.exact(variable_number(value, self.label) if isinstance(value, Pairs) else value)
 

@@ -28,7 +28,7 @@ from chsink.decode.codec import (
     valid_of,
 )
 from chsink.decode.types import EnumType
-from chsink.decode.values import Json, MisfitError, Number, kinds_of
+from chsink.decode.values import JsonValue, MisfitError, Number, kinds_of
 
 
 class UuidCodec(Codec):
@@ -37,7 +37,7 @@ class UuidCodec(Codec):
     def __init__(self) -> None:
         super().__init__("UUID", pa.binary(16))
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """16 bytes, in text order."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -45,7 +45,7 @@ class UuidCodec(Codec):
             raise MisfitError("a string that is not a UUID")
         return uuid.UUID(value).bytes
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads text; UUIDs with hyphens are all parsed at once."""
         del samples
         return Reader(pa.string(), self._from_text)
@@ -90,7 +90,7 @@ class IpCodec(Codec):
         super().__init__(f"IPv{version}", pa.uint32() if version == 4 else pa.binary(16))
         self.version = version
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The address as a number (IPv4) or as bytes (IPv6)."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -103,7 +103,7 @@ class IpCodec(Codec):
         except (OSError, ValueError):
             raise MisfitError(f"a string that is not an {self.label} address") from None
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads text, each distinct address once."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))
@@ -123,7 +123,7 @@ class EnumCodec(Codec):
         self.by_name = dict(kind.members)
         self.numbers = frozenset(self.by_name.values())
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The member's number."""
         if isinstance(value, Number):
             number = int(value) if value.integral_text and len(value) < 9 else None
@@ -136,7 +136,7 @@ class EnumCodec(Codec):
             raise MisfitError(f"a string that is not a member of {self.label}")
         return self.by_name[value]
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Reads names, or numbers."""
         kinds = kinds_of(samples)
         if kinds <= {"string"}:

@@ -42,7 +42,7 @@ class Number(str):
         return not ("." in self or "e" in self or "E" in self)
 
 
-Json: TypeAlias = "bool | str | bytes | Pairs | list[Json] | None"
+JsonValue: TypeAlias = "bool | str | bytes | Pairs | list[JsonValue] | None"
 """A JSON value: a :class:`Number` is a ``str``.  Formats other than JSON give ``bytes`` where they have no text."""
 
 
@@ -51,17 +51,17 @@ class Pairs:
 
     __slots__ = ("items", "raw")
 
-    def __init__(self, items: list[tuple[str, Json]], raw: str | None = None) -> None:
+    def __init__(self, items: list[tuple[str, JsonValue]], raw: str | None = None) -> None:
         self.items = items
         self.raw = raw
 
 
-class RawList(list[Json]):
+class RawList(list[JsonValue]):
     """A JSON array that keeps its text."""
 
     __slots__ = ("raw",)
 
-    def __init__(self, items: list[Json], raw: str) -> None:
+    def __init__(self, items: list[JsonValue], raw: str) -> None:
         super().__init__(items)
         self.raw = raw
 
@@ -83,7 +83,7 @@ def parse_record(data: bytes) -> Pairs:
     return value
 
 
-def parse_value(data: bytes) -> Json:
+def parse_value(data: bytes) -> JsonValue:
     """Parse one JSON text. Raises MisfitError."""
     try:
         text = data.decode("utf-8")
@@ -92,16 +92,16 @@ def parse_value(data: bytes) -> Json:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and depth_of(data) > MAX_DEPTH:
         raise MisfitError(f"nested deeper than {MAX_DEPTH} levels")
     try:
-        value: Json = _DECODER.decode(text)
+        value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8"))
         raise MisfitError(f"not valid JSON at byte {at}") from None
     return value
 
 
-def parse_values(texts: Sequence[bytes]) -> list[Json]:
+def parse_values(texts: Sequence[bytes]) -> list[JsonValue]:
     """Parse JSON texts that another parser has cut out of valid records; an empty string is null."""
-    values: list[Json] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
+    values: list[JsonValue] = _DECODER.decode("[" + b",".join(text or b"null" for text in texts).decode("utf-8") + "]")
     assert len(values) == len(texts), "each text is one value"
     return values
 
@@ -125,7 +125,7 @@ _SCALAR = re.compile(r"[-+.0-9a-zA-Z]+")
 _WORDS: Final = {"null": None, "true": True, "false": False}
 
 
-def with_raw(data: bytes) -> Json:
+def with_raw(data: bytes) -> JsonValue:
     """Parse again a text that :func:`parse_value` accepted, keeping the raw text of every array and object."""
     text = data.decode("utf-8")
     return _raw_value(text, _skip(text, 0))[0]
@@ -137,7 +137,7 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def _raw_value(text: str, at: int) -> tuple[Json, int]:
+def _raw_value(text: str, at: int) -> tuple[JsonValue, int]:
     if text[at] == '"':
         return _scan_string(text, at + 1, True)
     if text[at] in "[{":
@@ -148,10 +148,10 @@ def _raw_value(text: str, at: int) -> tuple[Json, int]:
     return (_WORDS[token] if token in _WORDS else Number(token)), found.end()
 
 
-def _raw_container(text: str, start: int) -> tuple[Json, int]:
+def _raw_container(text: str, start: int) -> tuple[JsonValue, int]:
     keyed, close = (True, "}") if text[start] == "{" else (False, "]")
-    items: list[Json] = []
-    pairs: list[tuple[str, Json]] = []
+    items: list[JsonValue] = []
+    pairs: list[tuple[str, JsonValue]] = []
     at = _skip(text, start + 1)
     while text[at] != close:
         key = ""
@@ -170,7 +170,7 @@ def _raw_container(text: str, start: int) -> tuple[Json, int]:
     return (Pairs(pairs, raw) if keyed else RawList(items, raw)), at + 1
 
 
-def kind_of(value: Json) -> str:
+def kind_of(value: JsonValue) -> str:
     """The kind of a value, in words for a reason."""
     if value is None:
         return "null"
@@ -185,7 +185,7 @@ def kind_of(value: Json) -> str:
     return "an object" if isinstance(value, Pairs) else "an array"
 
 
-def kinds_of(values: Sequence[Json]) -> frozenset[str]:
+def kinds_of(values: Sequence[JsonValue]) -> frozenset[str]:
     """The kinds in a sample, without null: some of ``bool int frac string array object``."""
     return frozenset(_SHORT[kind_of(value)] for value in values if value is not None)
 
@@ -201,9 +201,9 @@ _SHORT: Final = {
 }
 
 
-def members(value: Pairs, known: Collection[str]) -> dict[str, Json]:
+def members(value: Pairs, known: Collection[str]) -> dict[str, JsonValue]:
     """An object's members by name.  Raises MisfitError if a name in ``known`` is repeated."""
-    found: dict[str, Json] = {}
+    found: dict[str, JsonValue] = {}
     for key, item in value.items:
         if key in found and key in known:
             raise MisfitError(f"the field {key} is given twice")

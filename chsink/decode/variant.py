@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 import pyarrow as pa
 
 from chsink.decode.codec import Codec, WireValue
-from chsink.decode.values import Json, MisfitError, Number, kind_of
+from chsink.decode.values import JsonValue, MisfitError, Number, kind_of
 
 # For each kind of value: the prefixes of the alternatives' labels to try, in this order.
 _ORDER: Final = {
@@ -30,7 +30,7 @@ _ORDER: Final = {
 _WHOLE: Final = {"Float32": 1 << 24, "Float64": 1 << 53}
 
 
-def _is_whole(value: Json) -> TypeGuard[Number]:
+def _is_whole(value: JsonValue) -> TypeGuard[Number]:
     return isinstance(value, Number) and value.integral_text
 
 
@@ -45,7 +45,7 @@ class VariantCodec(Codec):
         self.nullable = self.null_inside = True
         self.items = tuple(items)
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The pair (index of the alternative, value)."""
         for beginning in _ORDER[kind_of(value)]:
             for at, item in enumerate(self.items):

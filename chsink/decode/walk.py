@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.decode.block_bytes import QUOTE, BlockBytes, Positions, bytes_in
+from chsink.decode.block_bytes import QUOTE, BlockBytes, BytePositions, bytes_in
 from chsink.decode.codec import Mask, Suspects
 from chsink.decode.elements import ElementsFound, Inside, numbers_inside, objects_inside, texts_inside
 from chsink.decode.skeleton import Elements, Form, Skeleton, Slot
 
 _DIGIT: Final = bytes_in(b"-0123456789")
 _OPEN, _CLOSE = ord("["), ord("]")
-Rows = Positions | slice
+_Rows = BytePositions | slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Arrays:
     or the texts of their numbers.
     """
 
-    rows: Rows
+    rows: _Rows
     found: ElementsFound
     each: Walk | None = None
 
-    def records(self, arrays: npt.NDArray[np.intp] | Mask) -> Positions:
+    def records(self, arrays: npt.NDArray[np.intp] | Mask) -> BytePositions:
         """The records of these arrays."""
         if isinstance(self.rows, slice):
             return np.arange(len(self.found.counts))[arrays]
@@ -50,13 +50,13 @@ class Value:
     ``numbers``: whether they are numbers, and have to be looked at.  ``arrays``: if they are arrays.
     """
 
-    start: Positions
-    end: Positions
+    start: BytePositions
+    end: BytePositions
     there: Suspects = None
     numbers: bool = False
     arrays: Arrays | None = None
 
-    def of(self, rows: Positions) -> Value:
+    def of(self, rows: BytePositions) -> Value:
         """The value in these records.  It is not an array."""
         assert self.arrays is None, "its elements are those of all records"
         there = None if self.there is None else self.there[rows]
@@ -94,7 +94,7 @@ class Walk:
             self._at, self._next, self._ends = self._at[kept], self._next[kept], self._ends[kept]
             self.values = [(slot, value.of(kept)) for slot, value in self.values]
 
-    def next_after(self, firsts: Positions, counts: Positions) -> Positions:
+    def next_after(self, firsts: BytePositions, counts: BytePositions) -> BytePositions:
         """The numbers of the first quotes behind arrays of so many of these records; ``firsts`` if there are none."""
         last, given = firsts.copy(), counts > 0
         last[given] = self._next[np.cumsum(counts)[given] - 1]
@@ -127,7 +127,7 @@ class Walk:
             return self._number_or_text(slot, there, quoted, digit)
         return self._number(slot, there, digit)
 
-    def _go(self, which: Suspects, to: Positions, quotes: int) -> None:
+    def _go(self, which: Suspects, to: BytePositions, quotes: int) -> None:
         """Move these records (None: all of them) on, past so many quotes."""
         self._at = to if which is None else np.where(which, to, self._at)
         if quotes:
@@ -193,12 +193,12 @@ class Walk:
             self._over_word(there & ~opened, ())
         return Value(start, end, None if every else opened, arrays=arrays)
 
-    def _skip(self, rows: Rows, quote: Positions) -> None:
+    def _skip(self, rows: _Rows, quote: BytePositions) -> None:
         """The next quotes of these records."""
         self._next = self._next.copy()
         self._next[rows] = quote
 
-    def _array_end(self, elements: Elements) -> Positions:
+    def _array_end(self, elements: Elements) -> BytePositions:
         """Behind the bracket that the text after the array follows; anywhere else if there is none."""
         if elements.behind is None:
             return self._ends - len(self._after)
@@ -206,7 +206,7 @@ class Walk:
         brackets = brackets[self.block.matches(brackets, b"]" + elements.behind)]
         if len(brackets) == len(self._at) and (brackets > self._at).all() and (brackets < self._ends).all():
             return brackets + 1
-        ends: Positions = np.append(brackets + 1, 0)[np.searchsorted(brackets, self._at)]
+        ends: BytePositions = np.append(brackets + 1, 0)[np.searchsorted(brackets, self._at)]
         np.minimum(ends, self._ends, out=ends)
         return ends
 

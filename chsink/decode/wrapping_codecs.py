@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from chsink.decode.codec import Codec, Reader, WireValue
 from chsink.decode.field_paths import ANY_OBJECT
-from chsink.decode.values import Json, Pairs, kinds_of
+from chsink.decode.values import JsonValue, Pairs, kinds_of
 
 
 class OuterCodec(Codec):
@@ -35,11 +35,11 @@ class OuterCodec(Codec):
 class OuterNumberCodec(OuterCodec):
     """Of numbers, for which text does not mean what it means to ``inner``."""
 
-    def unquoted(self, samples: Sequence[Json]) -> Reader | None:
+    def unquoted(self, samples: Sequence[JsonValue]) -> Reader | None:
         """As ``inner``, for numbers."""
         return self.inner.reader(samples) if kinds_of(samples) <= {"int", "frac"} else None
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """As :meth:`unquoted`, if the parser refuses text: where it reads a decimal, it also takes text."""
         reader = self.unquoted(samples)
         return None if reader is None or pa.types.is_decimal(reader.source) else reader
@@ -52,10 +52,10 @@ class ThereCodec(Codec):
         super().__init__("object", pa.bool_())
         self.nullable = True
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Whether it is an object."""
         return isinstance(value, Pairs)
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """Ignores the members."""
         return Reader(ANY_OBJECT, lambda array: (array.is_valid(), None)) if kinds_of(samples) <= {"object"} else None

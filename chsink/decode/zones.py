@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from chsink.errors import values
 
-Ticks = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+_Ticks = npt.NDArray[np.int64]
+_Mask = npt.NDArray[np.bool_]
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone
 _FIRST: Final = (datetime(1899, 12, 1) - _EPOCH).days * 86400  # noqa: DTZ001
@@ -45,20 +45,20 @@ class Zone:
         seconds, unusable = self.instants(np.array([local], np.int64), 1)
         return None if unusable[0] else int(seconds[0])
 
-    def instants(self, local: Ticks, scale: int) -> tuple[Ticks, Mask]:
+    def instants(self, local: _Ticks, scale: int) -> tuple[_Ticks, _Mask]:
         """Epoch ticks of local times, both ``scale`` per second; and a mask of those without such ticks: they do not
         exist, or overflow 64 bits.
 
         Local times before 1900 and after 2299, which no column holds, are returned unchanged.
         """
         offsets = self._offsets(local // scale)
-        skipped: Mask = offsets == _SKIPPED
+        skipped: _Mask = offsets == _SKIPPED
         offsets[skipped] = 0
         ticks = local - offsets * scale
-        wrapped: Mask = (ticks > local) != (offsets < 0)
+        wrapped: _Mask = (ticks > local) != (offsets < 0)
         return ticks, skipped | wrapped
 
-    def _offsets(self, local: Ticks) -> Ticks:
+    def _offsets(self, local: _Ticks) -> _Ticks:
         """The offset from UTC of each local time, in seconds, or _SKIPPED."""
         offsets = np.zeros(len(local), np.int64)
         left = np.flatnonzero((local >= _FIRST) & (local < _END))

@@ -17,7 +17,7 @@ from chsink.dlq.kept import KeptLetters, bytes_of
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.where import Where
 from chsink.notation.sql import quote_string
-from chsink.ports import Queries, Row
+from chsink.ports import Queries, ResultRow
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 
@@ -151,7 +151,7 @@ def _literal(place: LetterPlace) -> str:
     return f"{quote_string(place.topic)}, {place.partition}, {place.offset}, {quote_string(place.table)}"
 
 
-def _kept(row: Row) -> KeptLetters:
+def _kept(row: ResultRow) -> KeptLetters:
     topic, partition, offset, table, column, error_id, reason, time_ms, time_type, replayed, record = row
     key, no_key, value, no_value, headers = json.loads(record)
     return KeptLetters(

@@ -29,7 +29,7 @@ from chsink.formats.raw_and_string import as_binary, checked_text
 from chsink.formats.settings import Csv, Tsv
 from chsink.ports import BadValue, Decoded
 
-Positions = npt.NDArray[np.int64]
+_Positions = npt.NDArray[np.int64]
 LF, CR = 10, 13
 UNCLOSED = "a quote that is never closed"
 BREAK = "a line break outside quotes: a record is one row"
@@ -49,7 +49,7 @@ class SplitRows:
     fields): whether a field is quoted, and whether it contains doubled quotes.
     """
 
-    rows: Positions
+    rows: _Positions
     texts: pa.Array
     quoted: npt.NDArray[np.bool_]
     doubled: npt.NDArray[np.bool_]
@@ -132,10 +132,10 @@ class DelimitedReader:
 
     def _quoted(  # noqa: PLR0917 - all that is known of the rows
         self,
-        rows: Positions,
-        first: Positions,
-        last: Positions,
-        quotes: Positions,
+        rows: _Positions,
+        first: _Positions,
+        last: _Positions,
+        quotes: _Positions,
         data: Bytes,
         reasons: dict[int, str],
     ) -> tuple[SplitRows, dict[int, str]]:
@@ -150,32 +150,32 @@ class DelimitedReader:
         texts = pa.Array.from_buffers(pa.string(), max(0, len(bounds) - 1), buffers)
         return SplitRows(rows, texts, quoted, number > 2), reasons
 
-    def _outside(self, positions: Positions, quotes: Positions, offsets: npt.NDArray[np.int32]) -> Positions:
+    def _outside(self, positions: _Positions, quotes: _Positions, offsets: npt.NDArray[np.int32]) -> _Positions:
         """The given positions that are outside quotes."""
         if not len(quotes):
             return positions
         of_record = np.searchsorted(quotes, offsets[_row_of(positions, offsets)])
-        outside: Positions = positions[(np.searchsorted(quotes, positions) - of_record) % 2 == 0]
+        outside: _Positions = positions[(np.searchsorted(quotes, positions) - of_record) % 2 == 0]
         return outside
 
 
-def _row_of(positions: Positions, offsets: npt.NDArray[np.int32]) -> Positions:
+def _row_of(positions: _Positions, offsets: npt.NDArray[np.int32]) -> _Positions:
     """The record of each position."""
-    rows: Positions = np.searchsorted(offsets, positions, side="right") - 1
+    rows: _Positions = np.searchsorted(offsets, positions, side="right") - 1
     return rows
 
 
-def _without_break(end: Positions, start: Positions, data: Bytes) -> Positions:
+def _without_break(end: _Positions, start: _Positions, data: Bytes) -> _Positions:
     """The ends of the records, moved before a final line break (LF or CR LF)."""
     if not len(data):
         return end
     broken = (end > start) & (data[np.maximum(end - 1, 0)] == LF)
     end = end - broken
-    shorter: Positions = end - (broken & (end > start) & (data[np.maximum(end - 1, 0)] == CR))
+    shorter: _Positions = end - (broken & (end > start) & (data[np.maximum(end - 1, 0)] == CR))
     return shorter
 
 
-def _quotes_of(first: Positions, last: Positions, quotes: Positions) -> tuple[Positions, npt.NDArray[np.bool_]]:
+def _quotes_of(first: _Positions, last: _Positions, quotes: _Positions) -> tuple[_Positions, npt.NDArray[np.bool_]]:
     """For each row and field: its number of quotes, and whether any is misplaced."""
     number, wrong = np.zeros(first.size, np.int64), np.zeros(first.size, np.bool_)
     if len(quotes) and first.size:

@@ -9,7 +9,7 @@ VERSION: Final = 1
 """Part of the fingerprint: increment it when a code change sends the same record to a different table."""
 MOST_NAMED: Final = 300
 """The largest ``max_tables``."""
-Source = Literal["field", "header", "column"]
+NameSource = Literal["field", "header", "column"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Choice:
     yet: it is reported apart.  If ``ignores`` then, the other records of no table are not reported.
     """
 
-    source: Source
+    source: NameSource
     name: str
     values: tuple[str, ...]
     known: tuple[str, ...] | None = None

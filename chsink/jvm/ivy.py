@@ -21,11 +21,11 @@ from chsink.jvm.java import find_java
 _ATTEMPTS: Final = 4
 _FIRST_PAUSE_S: Final = 2.0
 _ATTEMPT_LIMIT_S: Final = 600
-Progress = Callable[[int, int], None]
+DownloadProgress = Callable[[int, int], None]
 """Called with the number of fetched files and the number of all files: before the first one, then after each."""
 
 
-def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path, progress: Progress) -> Path:
+def retrieve(label: str, coordinates: Sequence[str], scratch: Path, ivy_jars: Path, progress: DownloadProgress) -> Path:
     """Fetch ``organisation:name:version[:classifier]`` coordinates into a folder below ``scratch``; returns the folder.
 
     Files are named ``name-version[-classifier].jar``.  Raises CHS-902 after the last attempt.
@@ -85,7 +85,7 @@ def _argv(request: Path, cache: Path, target: Path, ivy_jars: Path) -> list[str]
     return [*argv, "-types", "jar", "bundle", "-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
 
 
-def _run(argv: Sequence[str], total: int, progress: Progress) -> tuple[bool, str]:
+def _run(argv: Sequence[str], total: int, progress: DownloadProgress) -> tuple[bool, str]:
     """One attempt: whether Ivy ended well, and the end of what it printed."""
     lines: list[str] = []
     fetched = 0

@@ -57,7 +57,7 @@ class Jar:
         return ":".join(self._parts)
 
 
-def ensure(set_name: str, progress: ivy.Progress | None = None, *, file: Path | None = None) -> list[Path]:
+def ensure(set_name: str, progress: ivy.DownloadProgress | None = None, *, file: Path | None = None) -> list[Path]:
     """The files of a set of ``jars.toml``, fetched if they are not there; all of them checked against their SHA-256.
     ``file`` is another such list.
     A fetch tells ``progress`` how far it is; without one, standard error.
@@ -73,7 +73,7 @@ def ensure(set_name: str, progress: ivy.Progress | None = None, *, file: Path | 
     return [folder / jar.file_name for jar in jars]
 
 
-def spark_jars(progress: ivy.Progress | None = None) -> str:
+def spark_jars(progress: ivy.DownloadProgress | None = None) -> str:
     """The jars of Spark's Kafka source as ``spark.jars`` and ``spark-submit --jars`` take them: paths joined by commas.
 
     Raises what :func:`ensure` raises.
@@ -136,7 +136,9 @@ def one_process(folder: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progress | None, pins_name: str) -> None:
+def _fetch(
+    set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.DownloadProgress | None, pins_name: str
+) -> None:
     """Fetch into a scratch folder beside the cache, check, then give each file its name."""
     with (
         tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch,
@@ -152,7 +154,7 @@ def _fetch(set_name: str, jars: Sequence[Jar], folder: Path, progress: ivy.Progr
 
 
 @contextlib.contextmanager
-def shown(set_name: str, folder: Path) -> Iterator[ivy.Progress]:
+def shown(set_name: str, folder: Path) -> Iterator[ivy.DownloadProgress]:
     """Progress on standard error: one line that is rewritten on a terminal; elsewhere the first and the last state."""
     on_terminal = sys.stderr.isatty()
 

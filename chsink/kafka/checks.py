@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from chsink.errors import ChsinkError, preflight
@@ -10,13 +10,11 @@ from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.refusals import NO_ANSWER
 from chsink.statemachine.ranges import TopicPartition
-from chsink.statemachine.records import Phase, StateKey, StateRecord
-
-Records = Mapping[StateKey, StateRecord]
+from chsink.statemachine.records import Phase, StateRecords
 
 
 def topics_findings(
-    kafka: KafkaAdmin, topics: Iterable[str], records: Records, now_ms: int
+    kafka: KafkaAdmin, topics: Iterable[str], records: StateRecords, now_ms: int
 ) -> Generator[Finding, None, bool]:
     """Yields the findings of each topic, and stops once Kafka does not answer; returns whether it answers."""
     for topic in topics:
@@ -27,7 +25,7 @@ def topics_findings(
     return True
 
 
-def topic_findings(kafka: KafkaAdmin, topic: str, records: Records, now_ms: int) -> Iterator[Finding]:
+def topic_findings(kafka: KafkaAdmin, topic: str, records: StateRecords, now_ms: int) -> Iterator[Finding]:
     """Check that the topic exists, is the recorded one, and keeps unread records long enough."""
     topic_id = kafka.topic_ids([topic])[topic]
     partitions = kafka.partitions([topic])
@@ -60,7 +58,7 @@ def dead_letters_findings(kafka: KafkaAdmin, topic: str) -> Iterator[Finding]:
         yield passed(preflight.DEAD_LETTERS_TOPIC, topic=topic)
 
 
-def _recreated(topic: str, topic_id: str | None, mine: Records) -> Iterator[Finding]:
+def _recreated(topic: str, topic_id: str | None, mine: StateRecords) -> Iterator[Finding]:
     other = sorted({key.partition for key, r in mine.items() if not r.may_belong_to(topic_id)})
     if other and topic_id is not None:
         yield found(Severity.WARNING, preflight.TOPIC_IS_ANOTHER, topic=topic, partitions=", ".join(map(str, other)))
@@ -81,7 +79,7 @@ def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]
         )
 
 
-def _retention(kafka: KafkaAdmin, topic: str, mine: Records, now_ms: int) -> Iterator[Finding]:
+def _retention(kafka: KafkaAdmin, topic: str, mine: StateRecords, now_ms: int) -> Iterator[Finding]:
     retention_ms = kafka.retention_ms(topic)
     partitions = {key.topic_partition for key in mine}
     ends, starts = kafka.log_ends(partitions), kafka.log_starts(partitions)

@@ -16,7 +16,7 @@ from chsink.formats.table_by import MOST_NAMED, Choice
 from chsink.formats.table_by_decoder import RecordChooser
 from chsink.ports import BadValue
 
-Chosen = tuple[pa.RecordBatch, list[BadValue]]
+_Chosen = tuple[pa.RecordBatch, list[BadValue]]
 """The records of one table, and those of all records that no table takes, if this one reports them."""
 
 
@@ -38,7 +38,7 @@ class Divided:
         self._choosers, self._records = choosers, records
         self._read: dict[tuple[object, ...], _Said] = {}
 
-    def __call__(self, table: str) -> Chosen:
+    def __call__(self, table: str) -> _Chosen:
         chooser, records = self._choosers.get(table), self._records
         if chooser is None:
             return records, []

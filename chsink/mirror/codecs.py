@@ -49,7 +49,7 @@ from chsink.decode.numbers import BoolCodec, DecimalCodec, FloatCodec, IntCodec
 from chsink.decode.texts import StringCodec, encoded
 from chsink.decode.times import CALENDAR_DAYS, DateCodec, InstantCodec, TimeCodec, ticks_of
 from chsink.decode.uuid_ip_enum import UuidCodec
-from chsink.decode.values import Json, MisfitError, Number
+from chsink.decode.values import JsonValue, MisfitError, Number
 
 _UTC: Final = "UTC"
 _DAY: Final = 86_400_000_000
@@ -120,7 +120,7 @@ class DayTimeCodec(TimeCodec):
         super().__init__(6)
         self.label, self.wire = "time", pa.time64("us")
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """Microseconds since midnight."""
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
@@ -136,7 +136,7 @@ class DayTimeCodec(TimeCodec):
             raise self.out_of_range()
         return ticks
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), self._from_day_texts)
@@ -156,7 +156,7 @@ class DayTimeCodec(TimeCodec):
 class TextCodec(StringCodec):
     """``string``, whose bytes are UTF-8; a format may give it any bytes."""
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """As a String, if it is UTF-8."""
         data: bytes = super().exact(value)
         try:
@@ -180,14 +180,14 @@ class BytesCodec(Codec):
         super().__init__("binary", pa.binary() if size is None else pa.binary(size))
         self.size = size
 
-    def exact(self, value: Json) -> WireValue:
+    def exact(self, value: JsonValue) -> WireValue:
         """The bytes."""
         data = value if isinstance(value, bytes) else self._decoded(value)
         if self.size is not None and len(data) != self.size:
             raise MisfitError(f"not as many bytes as {self.label} has")
         return data
 
-    def _decoded(self, value: Json) -> bytes:
+    def _decoded(self, value: JsonValue) -> bytes:
         if isinstance(value, Number) or not isinstance(value, str):
             raise self.misfit(value)
         text = encoded(value)
@@ -207,7 +207,7 @@ class BytesCodec(Codec):
         binary = pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
         return Reader(source, lambda array: (array.cast(pa.binary()).cast(self.wire), None)) if binary else None
 
-    def reader(self, samples: Sequence[Json]) -> Reader | None:
+    def reader(self, samples: Sequence[JsonValue]) -> Reader | None:
         """From text."""
         del samples
         return Reader(pa.string(), lambda texts: by_distinct(self, texts))

@@ -24,7 +24,7 @@ from chsink.formats.settings import FormatSettings
 
 RecordNames = Mapping[int, tuple[str, ...]]
 """Field id → names in records, for the fields that the mapping names."""
-Faults = list[tuple[Mask, str]]
+MaskedFaults = list[tuple[Mask, str]]
 """Masks of rows that do not fit, each with the reason."""
 MISSING = "missing or null, and the column is required"
 TWICE = "given under several of its names: {}"
@@ -104,13 +104,13 @@ def _asked(kind: IcebergType, names: RecordNames) -> IcebergType:
 
 def gathered(
     arrays: Sequence[pa.Array], kind: StructType, names: RecordNames
-) -> tuple[list[pa.Array], Faults, list[str]]:
+) -> tuple[list[pa.Array], MaskedFaults, list[str]]:
     """The arrays of a struct's fields, from those of the fields that are :func:`asked` for; and the rows that do not
     fit, with the name of the field for each fault.
     """
     if all(len(mine) == 1 for mine in names.values()):
         return list(arrays), [], []
-    found, wrong, where = list[pa.Array](), Faults(), list[str]()
+    found, wrong, where = list[pa.Array](), MaskedFaults(), list[str]()
     at = 0
     for field in kind.fields:
         mine = given_names(field, names)
@@ -127,7 +127,7 @@ def gathered(
     return found, wrong, where
 
 
-def _within(array: pa.Array, kind: IcebergType, names: RecordNames) -> tuple[pa.Array, Faults]:
+def _within(array: pa.Array, kind: IcebergType, names: RecordNames) -> tuple[pa.Array, MaskedFaults]:
     """The same for the structs in an array."""
     if isinstance(kind, StructType) and isinstance(array, pa.StructArray):
         children, wrong, _ = gathered(array.flatten(), kind, names)
@@ -148,7 +148,7 @@ def _within(array: pa.Array, kind: IcebergType, names: RecordNames) -> tuple[pa.
     return array, []
 
 
-def _lifted(wrong: Faults, parents: npt.NDArray[np.int64], size: int) -> Faults:
+def _lifted(wrong: MaskedFaults, parents: npt.NDArray[np.int64], size: int) -> MaskedFaults:
     above = [(lift(mask, parents, size), reason) for mask, reason in wrong]
     return [(mask, reason) for mask, reason in above if mask is not None]
 

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
 _PACKAGE = "org.apache.iceberg.connect.events"
 START_COMMIT, DATA_WRITTEN, DATA_COMPLETE, COMMIT_TO_TABLE, COMMIT_COMPLETE = range(5)
@@ -39,34 +39,34 @@ KINDS = range(COMMIT_COMPLETE + 1)
 UNPARTITIONED = StructType()
 
 
-def _field(name: str, field_id: int, kind: str | Schema, *, optional: bool = False) -> Schema:
+def _field(name: str, field_id: int, kind: str | _Schema, *, optional: bool = False) -> _Schema:
     if optional:
         return {"name": name, "type": ["null", kind], "default": None, "field-id": field_id}
     return {"name": name, "type": kind, "field-id": field_id}
 
 
-def _record(name: str, *fields: Schema) -> Schema:
+def _record(name: str, *fields: _Schema) -> _Schema:
     return {"type": "record", "name": name, "fields": list(fields)}
 
 
-def _list(element: str | Schema, element_id: int) -> Schema:
+def _list(element: str | _Schema, element_id: int) -> _Schema:
     return {"type": "array", "items": element, "element-id": element_id}
 
 
-def _map(key_id: int, value_id: int, value: str) -> Schema:
+def _map(key_id: int, value_id: int, value: str) -> _Schema:
     """A map as an array of key and value: Avro's own maps have text keys only."""
     entry = _record(f"k{key_id}_v{value_id}", _field("key", key_id, "int"), _field("value", value_id, value))
     return {"type": "array", "items": entry, "logicalType": "map"}
 
 
-_TIME: Schema = {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}
-_UUID: Schema = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
+_TIME: _Schema = {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}
+_UUID: _Schema = {"type": "fixed", "size": 16, "name": "uuid_fixed", "logicalType": "uuid"}
 _FILE = "org.apache.iceberg.GenericDataFile"
 _UUID_AGAIN = "uuid_fixed"
 """A named type is defined once in a schema; the envelope's id, which comes first, defines it."""
 
 
-def _table_reference() -> Schema:
+def _table_reference() -> _Schema:
     return _record(
         f"{_PACKAGE}.TableReference",
         _field("catalog", 10600, "string"),
@@ -75,7 +75,7 @@ def _table_reference() -> Schema:
     )
 
 
-_PLAIN: dict[type[IcebergType], str | Schema] = {
+_PLAIN: dict[type[IcebergType], str | _Schema] = {
     BooleanType: "boolean",
     IntegerType: "int",
     LongType: "long",
@@ -91,7 +91,7 @@ _PLAIN: dict[type[IcebergType], str | Schema] = {
 """The Avro type of the values of a partition field, for all types without a size."""
 
 
-def _partition_value(field: NestedField) -> str | Schema:
+def _partition_value(field: NestedField) -> str | _Schema:
     """A named type bears the field's id: a name may be defined once in a schema."""
     match field.field_type:
         case UUIDType():
@@ -106,7 +106,7 @@ def _partition_value(field: NestedField) -> str | Schema:
     return _PLAIN[type(field.field_type)]
 
 
-def _partition(fields: StructType) -> Schema:
+def _partition(fields: StructType) -> _Schema:
     values = [_field(partition_name(f), f.field_id, _partition_value(f), optional=True) for f in fields.fields]
     return _record("org.apache.iceberg.PartitionData", *values)
 
@@ -116,7 +116,7 @@ def partition_name(field: NestedField) -> str:
     return make_compatible_name(field.name)
 
 
-def data_file_schema(name: str, partition: StructType) -> Schema:
+def data_file_schema(name: str, partition: StructType) -> _Schema:
     """A file of a table, with its partition value."""
     return _record(
         name,
@@ -140,7 +140,7 @@ def data_file_schema(name: str, partition: StructType) -> Schema:
     )
 
 
-def _data_written(partition: StructType) -> Schema:
+def _data_written(partition: StructType) -> _Schema:
     return _record(
         f"{_PACKAGE}.DataWritten",
         _field("commit_id", 10300, _UUID_AGAIN),
@@ -164,7 +164,7 @@ def _data_written(partition: StructType) -> Schema:
     )
 
 
-def _data_complete() -> Schema:
+def _data_complete() -> _Schema:
     assignment = _record(
         f"{_PACKAGE}.TopicPartitionOffset",
         _field("topic", 10700, "string"),
@@ -179,7 +179,7 @@ def _data_complete() -> Schema:
     )
 
 
-def _commit_to_table() -> Schema:
+def _commit_to_table() -> _Schema:
     return _record(
         f"{_PACKAGE}.CommitToTable",
         _field("commit_id", 10400, _UUID_AGAIN),
@@ -189,7 +189,7 @@ def _commit_to_table() -> Schema:
     )
 
 
-_PAYLOADS: dict[int, Schema] = {
+_PAYLOADS: dict[int, _Schema] = {
     START_COMMIT: _record(f"{_PACKAGE}.StartCommit", _field("commit_id", 10200, _UUID_AGAIN)),
     DATA_COMPLETE: _data_complete(),
     COMMIT_TO_TABLE: _commit_to_table(),
@@ -202,7 +202,7 @@ _PAYLOADS: dict[int, Schema] = {
 """All but DataWritten, whose files have a partition."""
 
 
-def envelope(kind: int, partition: StructType = UNPARTITIONED) -> Schema:
+def envelope(kind: int, partition: StructType = UNPARTITIONED) -> _Schema:
     """The schema of an event whose payload is of this kind.  ``partition`` is the type of its files' partition."""
     return _record(
         f"{_PACKAGE}.Event",

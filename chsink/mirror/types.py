@@ -30,7 +30,7 @@ from chsink.formats.readers import reader_of
 from chsink.formats.settings import JSON, FormatSettings, KeyColumns
 from chsink.mirror.arrays import cast, narrow
 from chsink.mirror.codecs import beyond_calendar, codec_of
-from chsink.mirror.names import MISSING, Faults, RecordNames, asked, gathered
+from chsink.mirror.names import MISSING, MaskedFaults, RecordNames, asked, gathered
 from chsink.mirror.partitions import Partitioning
 from chsink.notation.metadata_columns import METADATA_COLUMNS
 from chsink.ports import BadValue
@@ -178,7 +178,7 @@ class TableColumns:
         return _without(decoded, wrong, name, f"out of range for {TimestamptzType()}")
 
 
-def _but(decoded: TableRows, faults: Faults, where: Sequence[str]) -> TableRows:
+def _but(decoded: TableRows, faults: MaskedFaults, where: Sequence[str]) -> TableRows:
     """Without the rows of these faults; the first one says what is wrong with a row."""
     left: Mask = np.ones(decoded.batch.num_rows, np.bool_)
     for (mask, reason), column in zip(faults, where, strict=True):

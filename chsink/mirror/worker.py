@@ -38,7 +38,7 @@ GROUP_BYTES = 64 * 2**20
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, in ms since 1970."""
 
-Records = Callable[[OffsetRange], Iterable[pa.RecordBatch]]
+_ReadRange = Callable[[OffsetRange], Iterable[pa.RecordBatch]]
 """The records of a range in the order of their offsets, with the columns of Kafka's source."""
 
 
@@ -113,7 +113,7 @@ class Worker:
     halt_on_bad_value: bool = True
     skip_tombstones: bool = False
 
-    def run(self, planned: OffsetRange, records: Records) -> WorkerReport:
+    def run(self, planned: OffsetRange, records: _ReadRange) -> WorkerReport:
         """Hand over the offsets of the plan that the group has not passed, and any offsets between group and plan.
 
         Raises :class:`BadValues`, ``ColumnsLack``, ``TablesLack``, and the outcomes of :mod:`chsink.mirror.control`:
@@ -131,7 +131,7 @@ class Worker:
                 failpoints.reach("worker.after_transaction")
         return WorkerReport(decision, report)
 
-    def again(self, table: TableWork, hole: OffsetRange, records: Records) -> WorkerReport:
+    def again(self, table: TableWork, hole: OffsetRange, records: _ReadRange) -> WorkerReport:
         """Hand over a hole of one table.  The group does not move."""
         report: dict[str, Written] = {}
         with self.names.sender(self.names.reread_id(self.tp), self.names.group) as sender:
@@ -139,7 +139,7 @@ class Worker:
         return WorkerReport(hand_over(hole, hole.start), report)
 
     def _written(
-        self, piece: OffsetRange, records: Records, tables: Sequence[TableWork], report: dict[str, Written]
+        self, piece: OffsetRange, records: _ReadRange, tables: Sequence[TableWork], report: dict[str, Written]
     ) -> list[bytes]:
         """The files of the range, and the events that report them: for every table, empty ones too."""
         attempt, newest = uuid.uuid4(), _Newest()

@@ -34,7 +34,7 @@ class TableSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TableState:
     """Of all partitions of a topic, for one table: their ends added up, and what :class:`TableSpeed` says of now."""
 
     end: int = 0
@@ -43,7 +43,7 @@ class Standing:
     in_doubt: int = 0
 
 
-def speed_of(name: TopicTable, old: Standing | None, now: Standing, seconds: float) -> TableSpeed:
+def speed_of(name: TopicTable, old: TableState | None, now: TableState, seconds: float) -> TableSpeed:
     """The speed between two looks that are ``seconds`` apart."""
     if old is None or now.end < old.end or seconds <= 0:  # the first look, or a reset in between
         return TableSpeed(*name, None, None, now.lag, now.lag_s, None, now.in_doubt)

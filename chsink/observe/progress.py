@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import structlog
 
 from chsink.errors.counts import counted
-from chsink.observe.pace import Standing, TableSpeed, speed_of, table_of
+from chsink.observe.pace import TableSpeed, TableState, speed_of, table_of
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord, TopicTable
 
@@ -31,7 +31,7 @@ MOST: Final = 20
 """Tables that have a line: those that are furthest behind."""
 DRAWN: Final = ("topic", "table", "landed/s", "produced/s", "lag", "caught up in")
 
-_Look = tuple[float, Mapping[TopicTable, Standing]]
+_Look = tuple[float, Mapping[TopicTable, TableState]]
 
 
 class Progress:
@@ -96,15 +96,15 @@ class Progress:
 
 def _standings(
     records: Mapping[StateKey, StateRecord], ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]
-) -> dict[TopicTable, Standing]:
+) -> dict[TopicTable, TableState]:
     """Of each route.  The lag of partitions without a known log end is left out; without any, it is not known."""
-    found = dict.fromkeys(routes, Standing(lag=None))
+    found = dict.fromkeys(routes, TableState(lag=None))
     for key, record in records.items():
         sums = found.get(key.topic_table)
         if sums is not None:
             end = ends.get(key.topic_partition)
             lag = sums.lag if end is None else (sums.lag or 0) + max(0, end - record.end)
-            found[key.topic_table] = Standing(sums.end + record.end, lag)
+            found[key.topic_table] = TableState(sums.end + record.end, lag)
     return found
 
 

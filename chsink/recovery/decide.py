@@ -26,6 +26,7 @@ from chsink.recovery.landed_rows import (
     delete_rows,
     wait_for_inserts,
 )
+from chsink.recovery.partition_survey import Say
 from chsink.recovery.replays import check_settled
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
@@ -50,7 +51,6 @@ VIEWS_MAY_LACK = (
 )
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]
-Say = Callable[[str], None]
 
 
 def plan_reset(

@@ -21,11 +21,11 @@ from chsink.clickhouse.pieces import Prepared
 from chsink.clickhouse.probe import OFFSET
 from chsink.dlq.fates import Fate, Fates
 from chsink.kafka.exact import ExactReader
-from chsink.recovery.landed import SLICE, Place, present
+from chsink.recovery.landed import SLICE, QueriedTable, present
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 I64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+_Mask = npt.NDArray[np.bool_]
 Prepare = Callable[[pa.RecordBatch], Prepared]
 """What the job makes of records, without a transform."""
 NONE: I64 = np.empty(0, np.int64)
@@ -69,7 +69,7 @@ def explain(
     reader: ExactReader,
     tp: TopicPartition,
     missing: Sequence[OffsetRange],
-    tables: Sequence[Place],
+    tables: Sequence[QueriedTable],
     *,
     end: int,
     means: Means,
@@ -111,7 +111,7 @@ def first_halting(reader: ExactReader, tp: TopicPartition, offsets: OffsetRange,
 
 
 def shards_of(
-    reader: ExactReader, tp: TopicPartition, span: OffsetRange, tables: Sequence[Place], prepare: Prepare | None
+    reader: ExactReader, tp: TopicPartition, span: OffsetRange, tables: Sequence[QueriedTable], prepare: Prepare | None
 ) -> tuple[I64, int | None]:
     """For each offset of the span the shard of its record, and the last row that lies on another shard."""
     if len(tables) == 1:
@@ -127,7 +127,7 @@ def shards_of(
     return shards, int(wrong.max()) + span.start if len(wrong) else None
 
 
-def mask_of(ranges: Iterable[OffsetRange], window: OffsetRange) -> Mask:
+def mask_of(ranges: Iterable[OffsetRange], window: OffsetRange) -> _Mask:
     """For each offset of the window, whether it lies in a range."""
     mask = np.zeros(window.length, np.bool_)
     for one in ranges:
@@ -148,7 +148,7 @@ def windows(missing: Sequence[OffsetRange], end: int, *, whole: bool) -> Iterato
             yield OffsetRange(start, min(start + SLICE, span.end))
 
 
-def _fates_of(records: pa.RecordBatch, means: Means) -> tuple[Mask, Mask]:
+def _fates_of(records: pa.RecordBatch, means: Means) -> tuple[_Mask, _Mask]:
     """Which of the records have a row, and which are to have none."""
     made, without = np.zeros(records.num_rows, np.bool_), np.zeros(records.num_rows, np.bool_)
     if not records.num_rows or means.prepare is None:

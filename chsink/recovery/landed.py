@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from chsink.clickhouse.table import TargetTable
 from chsink.kafka.same_records import Times
-from chsink.ports import Queries, Row
+from chsink.ports import Queries, ResultRow
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
-Place = tuple[Queries, str]
+QueriedTable = tuple[Queries, str]
 """A client, and what it reads the rows FROM: a table, or a part of one."""
 SLICE = 1 << 24
 WORD = 64
@@ -33,7 +33,7 @@ class Extent:
     rows: int
 
 
-def extent(shards: Sequence[Place], tp: TopicPartition) -> Extent | None:
+def extent(shards: Sequence[QueriedTable], tp: TopicPartition) -> Extent | None:
     """The first and last offset there are, None when there is no row."""
     asked = "count(), min(toInt64(_kafka_offset)), max(toInt64(_kafka_offset))"
     sql = f"SELECT {asked} FROM {{table}} WHERE {_MINE}"
@@ -45,7 +45,7 @@ def extent(shards: Sequence[Place], tp: TopicPartition) -> Extent | None:
 
 
 def holes(
-    shards: Sequence[Place],
+    shards: Sequence[QueriedTable],
     tp: TopicPartition,
     within: OffsetRange,
     progress: Callable[[int], None],
@@ -71,7 +71,7 @@ def holes(
         yield last
 
 
-def present(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
+def present(shards: Sequence[QueriedTable], tp: TopicPartition, part: OffsetRange) -> npt.NDArray[np.bool_]:
     """For each offset of the part, whether any shard holds a row of it."""
     sql = (
         "SELECT intDiv(o, 64) AS at, groupBitOr(bitShiftLeft(toUInt64(1), o % 64)) FROM "
@@ -92,7 +92,7 @@ def have_timestamps(table: TargetTable) -> bool:
     return any(column.name == "_kafka_timestamp" and "DateTime" in column.type for column in table.insertable)
 
 
-def timestamps(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -> Times:
+def timestamps(shards: Sequence[QueriedTable], tp: TopicPartition, part: OffsetRange) -> Times:
     """The offset and the timestamp in ms of each row of the part."""
     sql = (
         "SELECT toInt64(_kafka_offset), toUnixTimestamp64Milli(toDateTime64(assumeNotNull(_kafka_timestamp), 3)) "
@@ -102,7 +102,7 @@ def timestamps(shards: Sequence[Place], tp: TopicPartition, part: OffsetRange) -
     return rows[:, 0], rows[:, 1]
 
 
-def _query(shard: Place, sql: str, tp: TopicPartition) -> list[Row]:
+def _query(shard: QueriedTable, sql: str, tp: TopicPartition) -> list[ResultRow]:
     """The answer of one shard, whose table is ``{table}``."""
     client, source = shard
     return client.query(sql.replace("{table}", source), {"topic": tp.topic, "partition": tp.partition})

@@ -38,7 +38,7 @@ from chsink.recovery.explained import I64, NONE, windows
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
-Held = set[tuple[int, int]]
+_Held = set[tuple[int, int]]
 """Offset and short digest of each record that has a dead letter."""
 
 
@@ -79,7 +79,7 @@ class SinkLetters:
             self._found[key] = self._compared(key.topic_partition, held) if held else LettersFound()
         return self._found[key]
 
-    def _compared(self, tp: TopicPartition, held: Held) -> LettersFound:
+    def _compared(self, tp: TopicPartition, held: _Held) -> LettersFound:
         offsets = sorted({offset for offset, _ in held})
         end, own = self.kafka.log_ends([tp])[tp], set[tuple[int, int]]()
         in_log = list(runs_of(offset for offset in offsets if offset < end))
@@ -92,7 +92,7 @@ class SinkLetters:
         found = ({offset for offset, _ in own}, untold, others - untold)
         return LettersFound(*(np.array(sorted(some), np.int64) for some in found))
 
-    def _in_table(self, key: StateKey) -> Held:
+    def _in_table(self, key: StateKey) -> _Held:
         kept = self.clickhouse.letters
         if kept is None:
             return set()
@@ -101,9 +101,9 @@ class SinkLetters:
             return set(LettersInTable(reader, quote_table(kept.table.canonical), key.sink).held(key))
 
     @cached_property
-    def _in_topic(self) -> Mapping[StateKey, Held]:
+    def _in_topic(self) -> Mapping[StateKey, _Held]:
         assert self.topic is not None
-        found: dict[StateKey, Held] = {}
+        found: dict[StateKey, _Held] = {}
         with _answering(self.topic):
             for letter in letters_in(self.topic, whole=True):
                 if letter.sink == self.topic.sink:

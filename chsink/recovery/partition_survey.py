@@ -37,7 +37,7 @@ from chsink.kafka.same_records import unlike
 from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.accepted import Accepted, in_words, option_for, runs_of
 from chsink.recovery.explained import I64, NONE, Means, Prepare, Told, explain, first_halting, shards_of
-from chsink.recovery.landed import SLICE, Extent, Place, extent, have_timestamps, holes, present, timestamps
+from chsink.recovery.landed import SLICE, Extent, QueriedTable, extent, have_timestamps, holes, present, timestamps
 from chsink.recovery.landed_rows import also_from, views_of
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.recovered import Doubt, Recovered
@@ -100,7 +100,7 @@ def preparing(clickhouse: Cluster, target: RoutedTable) -> Prepare | None:
     return lambda records: by_shard(records, decodes.decode(records), layout, target.table)
 
 
-def tables_of(clickhouse: Cluster, target: RoutedTable) -> list[Place]:
+def tables_of(clickhouse: Cluster, target: RoutedTable) -> list[QueriedTable]:
     """The table on each shard, as a current replica holds it."""
     return [(s.reader(clickhouse.clock, copies=TWICE), quote_table(s.table.canonical)) for s in target.shards]
 

@@ -30,7 +30,7 @@ from chsink.replay.source import LetterSource
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 
-Chosen = dict[StateKey, tuple[int, ...]]
+ChosenOffsets = dict[StateKey, tuple[int, ...]]
 """By the key of the replay's state: the offsets, ascending."""
 NO_COLUMN: Final = "the table has no column for this field yet; add one"
 
@@ -50,7 +50,7 @@ class LetterChooser:
 
     def choose(
         self, page: Sequence[LetterPlace], report: ReplayReport, pending: Mapping[StateKey, StateRecord]
-    ) -> Chosen:
+    ) -> ChosenOffsets:
         """Those of the page that may be replayed; ``report`` hears of the others.  ``pending`` lists are in doubt: a
         dry run leaves their dead letters out.
         """
@@ -59,7 +59,7 @@ class LetterChooser:
         groups: dict[StateKey, list[LetterPlace]] = defaultdict(list)
         for place in page:
             groups[StateKey(sink, place.topic, place.partition, place.table)].append(place)
-        chosen: Chosen = {}
+        chosen: ChosenOffsets = {}
         for key, places in groups.items():
             own = StateKey(replay_sink(sink), key.topic, key.partition, key.table)
             waiting = set(pending[own].doubt.only) if own in pending else set()

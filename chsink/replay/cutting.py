@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from chsink.replay.choose import Chosen
+from chsink.replay.choose import ChosenOffsets
 from chsink.statemachine.records import StateKey
 
 PARTITIONS_AT_ONCE: Final = 100
 """The server's own limit for one insert, unless it was set."""
 
 
-def rounds_of(chosen: Chosen, limit: int, partitioned: Mapping[str, bool]) -> Iterator[Chosen]:
+def rounds_of(chosen: ChosenOffsets, limit: int, partitioned: Mapping[str, bool]) -> Iterator[ChosenOffsets]:
     """All of it, in order.  ``limit`` is how many blocks one round may make in a table, ``partitioned`` is by table."""
     assert limit >= 1, limit
-    taken: Chosen = {}
+    taken: ChosenOffsets = {}
     blocks = 0
     for key, offsets in _lists(chosen, limit, partitioned):
         more = len(offsets) if partitioned[key.table] else 1
@@ -32,7 +32,9 @@ def rounds_of(chosen: Chosen, limit: int, partitioned: Mapping[str, bool]) -> It
         yield taken
 
 
-def _lists(chosen: Chosen, limit: int, partitioned: Mapping[str, bool]) -> Iterator[tuple[StateKey, tuple[int, ...]]]:
+def _lists(
+    chosen: ChosenOffsets, limit: int, partitioned: Mapping[str, bool]
+) -> Iterator[tuple[StateKey, tuple[int, ...]]]:
     for key, offsets in chosen.items():
         most = min(PARTITIONS_AT_ONCE, limit) if partitioned[key.table] else len(offsets)
         for at in range(0, len(offsets), most):

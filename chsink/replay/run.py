@@ -25,7 +25,7 @@ from chsink.dlq.where import Where
 from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries, StateStore
-from chsink.replay.choose import Chosen, LetterChooser, UnconfirmedError
+from chsink.replay.choose import ChosenOffsets, LetterChooser, UnconfirmedError
 from chsink.replay.cutting import rounds_of
 from chsink.replay.land import ListSender, UnclearListError
 from chsink.replay.report import KeepReason, Left, ReplayReport
@@ -37,7 +37,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.table import forbidden_changes
 from chsink.statemachine.tokens import token_head
 
-Verdict = Literal["landed", "resend"]
+ReplayVerdict = Literal["landed", "resend"]
 """What a person says of a list in doubt: all of its rows are there, or none is."""
 _DOUBTFUL = (
     halts.CANNOT_PROBE,
@@ -77,7 +77,7 @@ class Replay:
             report.landed += sum(map(len, chosen.values()))
         return report
 
-    def run(self, where: Where, verdict: Verdict | None = None) -> ReplayReport:
+    def run(self, where: Where, verdict: ReplayVerdict | None = None) -> ReplayReport:
         """Settle what an earlier replay left in doubt, by a person's ``verdict`` where there is one; then replay.
 
         Raises HaltError CHS-336 for a list that a person must decide about, PreflightError CHS-337 for a verdict that
@@ -99,7 +99,7 @@ class Replay:
                 report.landed += sum(len(offsets) for key, offsets in chosen.items() if key not in withdrawn)
         return report
 
-    def _settle_all(self, verdict: Verdict | None) -> int:
+    def _settle_all(self, verdict: ReplayVerdict | None) -> int:
         """Settle every list in doubt, then raise all halts as one.  Returns how many dead letters landed."""
         landed, halted = 0, Halts()
         for key, record in sorted(self.ledger.records.items()):
@@ -117,7 +117,7 @@ class Replay:
         halted.raise_all()
         return landed
 
-    def _rounds(self, chosen: Chosen) -> Iterator[Chosen]:
+    def _rounds(self, chosen: ChosenOffsets) -> Iterator[ChosenOffsets]:
         if not chosen:
             return
         tables = sorted({key.table for key in chosen})
@@ -126,7 +126,7 @@ class Replay:
             partitioned = {t: any(s.table.partition_key for s in self.window.places(t, None)) for t in tables}
         yield from rounds_of(chosen, limit, partitioned)
 
-    def _round(self, chosen: Chosen, lives: Mapping[StateKey, str]) -> list[StateKey]:
+    def _round(self, chosen: ChosenOffsets, lives: Mapping[StateKey, str]) -> list[StateKey]:
         """BEFORE, insert, AFTER for one list a topic-partition and table.  ``lives`` are those in which the lists were
         chosen.  Lists whose partition was reset since are withdrawn, and returned: nothing of them was sent.
         """
@@ -147,7 +147,7 @@ class Replay:
         self.source.wait()
         return withdrawn
 
-    def _announce(self, chosen: Chosen) -> None:
+    def _announce(self, chosen: ChosenOffsets) -> None:
         attempt, now, changes = self.ledger.attempt(), self.clickhouse.clock.now_ms(), {}
         with asking_target():
             marks = self.window.marks(sorted({key.table for key in chosen}))

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from chsink.batch.loop import BatchLoop, Ranges
+from chsink.batch.loop import BatchLoop
 from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
@@ -56,6 +56,7 @@ from chsink.spark.starting import FIRST
 from chsink.spark.stay import staying
 from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.statemachine.rounds import Ranges
 from chsink.tables.iceberg import CreateNamed, create_missing_iceberg
 from chsink.ui.beside import page_beside
 

@@ -24,7 +24,7 @@ from chsink.ports import Decoder
 from chsink.starter.guess import ENOUGH
 from chsink.starter.nested import trial
 
-Place = str
+_Place = str
 """``topic-partition@offset``."""
 QUOTED: Final = "number in quotes"
 """What is counted of it instead of TEXT."""
@@ -34,13 +34,13 @@ QUOTED: Final = "number in quotes"
 class _Values:
     """The values of one field: where those of each type are."""
 
-    places: dict[str, list[Place]] = field(default_factory=dict)
+    places: dict[str, list[_Place]] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
         return {kind: len(places) for kind, places in self.places.items()}
 
-    def add(self, kind: str, place: Place) -> None:
+    def add(self, kind: str, place: _Place) -> None:
         self.places.setdefault(kind, []).append(place)
 
     def numbers(self) -> str | None:
@@ -49,7 +49,7 @@ class _Values:
         many = 2 * sum(len(self.places[kind]) for kind in kinds) >= sum(self.counts.values())
         return reduce(_wider, kinds) if kinds and many and TEXT in self.places else None
 
-    def quote(self, misfits: set[Place]) -> None:
+    def quote(self, misfits: set[_Place]) -> None:
         """What is text and fits the numbers' type is a number in quotes."""
         texts = self.places.pop(TEXT)
         for place in texts:
@@ -91,13 +91,13 @@ def outliers(
             yield found(Severity.WARNING, entry, count=len(odd), records=sum(each.counts.values()), **place)
 
 
-def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[Place]:
+def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[_Place]:
     """The records that do not fit."""
     places = _places(topic, batch)
     return (places[bad.row] for bad in decoder.decode(batch).bad)
 
 
-def _places(topic: str, batch: pa.RecordBatch) -> list[Place]:
+def _places(topic: str, batch: pa.RecordBatch) -> list[_Place]:
     at = zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True)
     return [f"{topic}-{partition}@{offset}" for partition, offset in at]
 

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from chsink.errors import preflight
-from chsink.fields import NodePath, Table, Url
+from chsink.fields import GivenTable, NodePath, Url
 from chsink.findings import grant_of, server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string, quote_strings
-from chsink.ports import Row, ServerRefused, SqlClient, StoredRow, StoreUnavailable, Swap, Unanswered
+from chsink.ports import ResultRow, ServerRefused, SqlClient, StoredRow, StoreUnavailable, Swap, Unanswered
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
@@ -34,7 +34,7 @@ class KeeperMap(StoreSettings):
 
     store: Literal["keepermap"] = "keepermap"
     """Which store."""
-    table: Table = "chsink_state"
+    table: GivenTable = "chsink_state"
     """Name of the table; its database is `clickhouse.database` by default."""
     path: NodePath = "/chsink/state"
     """Path of the table's data in the Keeper."""
@@ -163,7 +163,7 @@ class KeeperMapStore:
         listed = quote_strings(list(keys))
         return dict(self._read(f"SELECT key, attempt FROM {self.table} WHERE key IN ({listed})"))
 
-    def _read(self, sql: str) -> list[Row]:
+    def _read(self, sql: str) -> list[ResultRow]:
         try:
             return self.client.query(f"{sql} {self._reading}")
         except ServerRefused as error:

@@ -18,7 +18,7 @@ from chsink.statemachine.records import Phase, StateKey, StateRecord, TopicTable
 from chsink.statemachine.table import Facts, Policy, decide
 from chsink.status.model import NextHalt
 
-Log = tuple[int, int]
+LogBounds = tuple[int, int]
 """First offset and next offset of a partition's log."""
 
 
@@ -28,7 +28,7 @@ class KafkaFacts:
     ``away`` is why it does not answer; the others are then empty.
     """
 
-    logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
+    logs: Mapping[TopicPartition, LogBounds] = field(default_factory=dict)
     ids: Mapping[str, str | None] = field(default_factory=dict)
     missing: Mapping[str, ChsinkError] = field(default_factory=dict)
     away: str | None = None

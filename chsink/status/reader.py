@@ -17,7 +17,7 @@ from chsink.kafka.ages import first_times
 from chsink.observe.logs import configure
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
-from chsink.status.ahead import KafkaFacts, Log, halts_ahead
+from chsink.status.ahead import KafkaFacts, LogBounds, halts_ahead
 from chsink.status.last_verify import last_verify
 from chsink.status.model import PartitionStatus, SinkStatus
 
@@ -108,7 +108,7 @@ def _age(lag: int | None, oldest: int | None, now_ms: int) -> float | None:
     return None if oldest is None else round(max(0, now_ms - oldest) / 1000, 1)
 
 
-def _lag(record: StateRecord, log: Log | None, starting: str) -> int | None:
+def _lag(record: StateRecord, log: LogBounds | None, starting: str) -> int | None:
     """Offsets that are to be read; None where Kafka does not say, or where a first start at ``latest`` decides."""
     if log is None:
         return None
@@ -118,12 +118,12 @@ def _lag(record: StateRecord, log: Log | None, starting: str) -> int | None:
     return end - start if record.life.late or starting == "earliest" else None
 
 
-def _next(record: StateRecord, log: Log) -> int:
+def _next(record: StateRecord, log: LogBounds) -> int:
     """The first offset that is to be read."""
     return log[0] if record.phase is Phase.EMPTY else max(log[0], record.end)
 
 
-def _unrecorded(logs: Mapping[TopicPartition, Log], records: Iterable[StateKey], starting: str) -> int:
+def _unrecorded(logs: Mapping[TopicPartition, LogBounds], records: Iterable[StateKey], starting: str) -> int:
     """Offsets of the job's partitions that the sink never saw: all that Kafka holds, unless it starts at ``latest``."""
     recorded = {k.topic_partition for k in records}
     ran = {k.topic for k in records}

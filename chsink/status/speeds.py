@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chsink.observe.pace import Standing, TableSpeed, speed_of
+from chsink.observe.pace import TableSpeed, TableState, speed_of
 from chsink.statemachine.records import TopicTable
 from chsink.status.model import PartitionStatus, SinkStatus
 
@@ -15,11 +15,11 @@ def speeds(before: SinkStatus | None, now: SinkStatus, seconds: float) -> list[T
     return [speed_of(name, old.get(name), sums, seconds) for name, sums in _sums(now.partitions).items()]
 
 
-def _sums(partitions: Iterable[PartitionStatus]) -> dict[TopicTable, Standing]:
-    found: dict[TopicTable, Standing] = {}
+def _sums(partitions: Iterable[PartitionStatus]) -> dict[TopicTable, TableState]:
+    found: dict[TopicTable, TableState] = {}
     for p in partitions:
-        sums = found.get((p.topic, p.table), Standing())
+        sums = found.get((p.topic, p.table), TableState())
         lag = None if p.lag is None or sums.lag is None else sums.lag + p.lag
         ages = [age for age in (sums.lag_s, p.lag_s) if age is not None]
-        found[p.topic, p.table] = Standing(sums.end + p.end, lag, max(ages, default=None), sums.in_doubt + p.in_doubt)
+        found[p.topic, p.table] = TableState(sums.end + p.end, lag, max(ages, default=None), sums.in_doubt + p.in_doubt)
     return found

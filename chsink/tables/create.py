@@ -43,7 +43,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase
 from chsink.tables.statements import Statement, create_table, declared, servers
 
-Columns = dict[str, str]
+_Columns = dict[str, str]
 _CONSTANTS: Final[Mapping[type, str]] = MappingProxyType(
     {bool: "Nullable(Bool)", int: "Nullable(Int64)", float: "Nullable(Float64)"}
 )
@@ -102,7 +102,7 @@ def _create(
     """Create one table.  ``routes`` are all routes to it.  Returns their topics if it has to wait for a record."""
     config, route = clickhouse.config, routes[0]
     name = config.table_of(route)
-    there: Columns = {}
+    there: _Columns = {}
     missing: list[tuple[ClickHouseClient, str]] = []
     for endpoint, own in zip(config.clickhouse.endpoints, config.databases_of(route), strict=True):
         for url in endpoint.urls:
@@ -165,7 +165,7 @@ def _has_landed(store: StateStore, sink: str, table: str) -> bool:
     return any(key.table == table and record.known_end for key, record in records.items())
 
 
-def inferred(config: Config, kafka: KafkaAdmin, routes: Sequence[Route]) -> Columns:
+def inferred(config: Config, kafka: KafkaAdmin, routes: Sequence[Route]) -> _Columns:
     """The columns for the records of these routes' topics.  Raises PreflightError CHS-285 if there are none."""
     return columns_for(config, kafka, config.table_of(routes[0]).canonical, routes, CLICKHOUSE)
 

@@ -27,7 +27,7 @@ from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
 from chsink.tables.statements import add_columns, declared
 
-Place = tuple[ClickHouseClient, str]
+_Place = tuple[ClickHouseClient, str]
 """A server, and the database of the table there."""
 
 
@@ -71,7 +71,7 @@ def _routes(clickhouse: Cluster, table: str) -> list[Route]:
     return [r for r in clickhouse.config.routes if clickhouse.config.table_of(r).canonical == table]
 
 
-def _places(clickhouse: Cluster, route: Route) -> Iterator[Place]:
+def _places(clickhouse: Cluster, route: Route) -> Iterator[_Place]:
     """One server of each shard: replicas of a table share its columns."""
     config = clickhouse.config
     for client, own in zip(clickhouse.clients, config.databases_of(route), strict=True):
@@ -82,7 +82,7 @@ def _add(
     clickhouse: Cluster,
     log: BoundLogger,
     route: Route,
-    place: Place,
+    place: _Place,
     columns: Mapping[str, str],
 ) -> None:
     client, database = place

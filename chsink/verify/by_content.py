@@ -19,7 +19,7 @@ from chsink.decode import Column
 from chsink.errors import preflight
 from chsink.kafka.exact import ExactReader
 from chsink.statemachine.ranges import TopicPartition
-from chsink.verify.by_offset import Progress
+from chsink.verify.by_offset import VerifyProgress
 from chsink.verify.compare import I64, Digests
 from chsink.verify.content import I32, Placed, Sums, bucket_of, compare_content
 from chsink.verify.digests import Digester, Place, takes_defaults
@@ -52,7 +52,7 @@ class ContentCheck:
     reader: ExactReader
     any_shard: bool
     surplus_proves: bool
-    progress: Progress
+    progress: VerifyProgress
 
     def check(self, scopes: Mapping[TopicPartition, Scope], there: Sums) -> tuple[list[PartitionReport], TableReport]:
         """Compare all that landed with what the table held."""

@@ -27,7 +27,7 @@ WINDOW: Final = 1_000_000
 """Offsets of the table that are read at once: each time, a table that is not sorted by offset is read whole."""
 NAMED_ROWS: Final = 50
 """Differing rows of a topic-partition whose columns are named."""
-Progress = Callable[[TopicPartition, int], None]
+VerifyProgress = Callable[[TopicPartition, int], None]
 """Given how many more offsets are done."""
 
 
@@ -71,7 +71,7 @@ class OffsetCheck:
     reader: ExactReader
     compacted: bool
     any_shard: bool
-    progress: Progress
+    progress: VerifyProgress
     letters: FoundLetters | None = None
     added: Sequence[AddedColumn] = ()
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from chsink.decode.codec import Mask
+
 I64 = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.void]
 """Sixteen bytes a row."""
-Mask = npt.NDArray[np.bool_]
 _NONE: I64 = np.empty(0, np.int64)
 
 

@@ -22,13 +22,14 @@ from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
 from chsink.decode import INSERT_SETTINGS, Column
+from chsink.decode.codec import Mask
 from chsink.decode.insert import TEXTS_STAY, from_text, holds_json, with_text
 from chsink.errors import ChsinkError, preflight
 from chsink.notation import codes
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import Clock, ServerRefused
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.verify.compare import I64, Digests, Mask
+from chsink.verify.compare import I64, Digests
 from chsink.verify.content import BUCKETS
 
 Group = tuple[int, ...]

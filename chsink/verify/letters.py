@@ -42,7 +42,7 @@ COMPARED: Final = ("key", "value", "headers", "timestamp_ms", "timestamp_type")
 
 Digested = tuple[I64, list[Digests]]
 """Offsets and digests of dead letters."""
-Held = Mapping[tuple[int, int], bool]
+_Held = Mapping[tuple[int, int], bool]
 """By offset and short digest of the record: whether its dead letter was replayed."""
 
 
@@ -65,7 +65,7 @@ class FoundLetters:
     """
 
     found: Callable[[OffsetRange], Digested]
-    held: Callable[[OffsetRange], Held]
+    held: Callable[[OffsetRange], _Held]
     client: ClickHouseClient
     digester: Digester
     fates: Fates
@@ -124,7 +124,7 @@ class LettersOfRun:
         """Those of a topic-partition and table; None where no record becomes a dead letter."""
         table = self._clickhouse.letters
         found: Callable[[OffsetRange], Digested]
-        held: Callable[[OffsetRange], Held]
+        held: Callable[[OffsetRange], _Held]
         if self._in_topic is not None:
             found = partial(self._in_topic.of, key, record.life.nonce)
             held = partial(self._in_topic.held, key, record.life.nonce)
@@ -156,7 +156,7 @@ class LettersOfRun:
         return self._digester.of_table(place, tp, window, [self._digester.all])
 
 
-def _held(place: Place, key: StateKey, window: OffsetRange) -> Held:
+def _held(place: Place, key: StateKey, window: OffsetRange) -> _Held:
     letters = LettersInTable(place.client, quote_table(place.table), key.sink)
     with asking_target():
         return letters.held(key, window)

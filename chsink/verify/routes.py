@@ -19,7 +19,7 @@ from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.ports import StateStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
-from chsink.verify.by_offset import AddedColumn, OffsetCheck, Progress
+from chsink.verify.by_offset import AddedColumn, OffsetCheck, VerifyProgress
 from chsink.verify.digests import Digester, Place
 from chsink.verify.letters import LettersOfRun
 from chsink.verify.report import PartitionReport, Report
@@ -53,7 +53,7 @@ class Audit:
     def _routes(self) -> list[CheckedRoute]:
         return [route for route, _ in self.by_offset] + [route for whole in self.wholes for route in whole.routes]
 
-    def run(self, progress: Progress) -> Report:
+    def run(self, progress: VerifyProgress) -> Report:
         """Look at all of it.  UnavailableError when a service does not answer."""
         kafka = self.kafka
         report = Report(self.clickhouse.config.sink.name)
@@ -81,7 +81,7 @@ class Audit:
         letters: LettersOfRun,
         *,
         reader: ExactReader,
-        progress: Progress,
+        progress: VerifyProgress,
     ) -> OffsetCheck:
         key = self._key(tp, route.table)
         record = self.recorded.get(key)

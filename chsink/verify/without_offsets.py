@@ -16,7 +16,7 @@ from chsink.ports import StateStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.verify.by_content import ContentCheck, comparable, sums_of
-from chsink.verify.by_offset import Progress
+from chsink.verify.by_offset import VerifyProgress
 from chsink.verify.content import Sums
 from chsink.verify.digests import Digester
 from chsink.verify.report import PartitionReport, TableReport
@@ -40,7 +40,7 @@ class WholeTable:
     notes: tuple[str, ...]
 
     def check(
-        self, clickhouse: Cluster, reader: ExactReader, selection: Selection, progress: Progress
+        self, clickhouse: Cluster, reader: ExactReader, selection: Selection, progress: VerifyProgress
     ) -> tuple[list[PartitionReport], TableReport]:
         """Compare it with Kafka."""
         first = self.routes[0]

@@ -25,7 +25,7 @@ from chsink.replay.in_topic import InTopic
 from chsink.replay.land import ListSender
 from chsink.replay.report import ReplayReport
 from chsink.replay.routes import LetterRoutes, routes_of
-from chsink.replay.run import Replay, Verdict
+from chsink.replay.run import Replay, ReplayVerdict
 from chsink.replay.source import InTable, LetterSource
 from chsink.statemachine.records import StateRecord, TopicTable
 from tests.replay_sim.letters import BAD
@@ -90,13 +90,13 @@ def _source(world: World, services: Services) -> LetterSource:
     return InTopic(LettersTopic(services.config.kafka.client_options(), TOPIC, world.sink, 20))
 
 
-def replay(world: World, verdict: Verdict | None = None) -> ReplayReport | None:
+def replay(world: World, verdict: ReplayVerdict | None = None) -> ReplayReport | None:
     """``chsink dlq replay [--landed | --resend]``; None if it failed with an error."""
     ended = _replay(world, verdict)
     return ended if isinstance(ended, ReplayReport) else None
 
 
-def _replay(world: World, verdict: Verdict | None = None) -> ReplayReport | str:
+def _replay(world: World, verdict: ReplayVerdict | None = None) -> ReplayReport | str:
     """Its report, or the id of its error."""
     services = services_of(world, clock_of(world.hub, world.hub.random.randint(-500, 500)))  # type: ignore[arg-type]
     try:
@@ -133,7 +133,7 @@ def decide(world: World) -> ReplayReport | None:
     lists = {key: r for key, r in recorded.items() if r.in_doubt}
     rows = [(key.table, world.open_at(key, o)) for key, r in lists.items() for o in r.doubt.only]
     there = [at for at in rows if world.oracle.rows[at]]
-    verdict: Verdict = "landed" if rows and len(there) == len(rows) else "resend"
+    verdict: ReplayVerdict = "landed" if rows and len(there) == len(rows) else "resend"
     if verdict == "resend":
         for table, uid in there:
             if (table, uid) not in world.by_job:

@@ -13,7 +13,7 @@ from chsink.errors import FencedError, HaltError
 from chsink.recovery import change
 from chsink.recovery.decide import plan_reset
 from chsink.replay.report import ReplayReport
-from chsink.replay.run import Verdict
+from chsink.replay.run import ReplayVerdict
 from chsink.statemachine.codec import decode
 from chsink.statemachine.records import StateRecord
 from tests.replay_sim import job, people
@@ -74,7 +74,7 @@ class Scene(World):
         """The job's state."""
         return [decode(row.body) for key, row in self.store.rows.items() if key.startswith(f"{self.sink}/")]
 
-    def replay(self, verdict: Verdict | None = None) -> ReplayReport | None:
+    def replay(self, verdict: ReplayVerdict | None = None) -> ReplayReport | None:
         """``chsink dlq replay [--landed | --resend]``."""
         return self.play(lambda services: people.replay_of(self, services).run(where([]), verdict))
 

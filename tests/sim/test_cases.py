@@ -20,7 +20,7 @@ from chsink.clickhouse.window import SEND_FOR_S
 from chsink.errors import halts
 from chsink.ports import StateStore
 from chsink.recovery import decide, partition_survey
-from chsink.recovery.landed import Extent, Place, extent
+from chsink.recovery.landed import Extent, QueriedTable, extent
 from chsink.recovery.landed_rows import LandedRows, count_landed_rows
 from chsink.statemachine.parts import Expired
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -613,7 +613,7 @@ def test_recover_takes_the_topic_that_was_there_before_its_rows(monkeypatch: pyt
     """Recreated after the rows were looked at, the topic's new records must not be taken for those that landed."""
     made = scene(10).play()
 
-    def recreated_meanwhile(shards: Sequence[Place], tp: TopicPartition) -> Extent | None:
+    def recreated_meanwhile(shards: Sequence[QueriedTable], tp: TopicPartition) -> Extent | None:
         seen = extent(shards, tp)
         made.kafka.recreate("t0")
         made.kafka.append(TP, 40)

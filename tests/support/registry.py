@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from chsink.embedded.base.ports import free_port
 from chsink.embedded.registry import RegistryServer, StoredSchemas
-from chsink.embedded.registry.schemas import Answer
+from chsink.embedded.registry.schemas import RegistryAnswer
 
 
 @dataclass
@@ -66,7 +66,7 @@ class _Server(RegistryServer):
         super().__init__(service.port, service.known)
         self.service = service
 
-    def answer(self, method: str, handler: BaseHTTPRequestHandler, body: bytes) -> Answer:
+    def answer(self, method: str, handler: BaseHTTPRequestHandler, body: bytes) -> RegistryAnswer:
         service = self.service
         path = handler.path.partition("?")[0]
         service.asked.append(path)

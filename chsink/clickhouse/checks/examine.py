@@ -39,10 +39,9 @@ from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, Unanswered
 from chsink.statemachine.owner import Owner
-from chsink.statemachine.records import StateKey, StateRecord, TopicTable
+from chsink.statemachine.records import StateKey, StateRecord, StateRecords, TopicTable
 
-Written = Mapping[TopicTable, Collection[str]]
-Records = Mapping[StateKey, StateRecord]
+WrittenColumns = Mapping[TopicTable, Collection[str]]
 NO_ANSWER = (services.CLICKHOUSE_UNAVAILABLE.id, preflight.LOGIN_REFUSED.id)
 
 
@@ -51,7 +50,7 @@ class ClickHouseChecks:
     known.
     """
 
-    def __init__(self, cluster: Cluster, written: Written) -> None:
+    def __init__(self, cluster: Cluster, written: WrittenColumns) -> None:
         self._cluster = cluster
         self._config = cluster.config
         self._written = written
@@ -87,7 +86,7 @@ class ClickHouseChecks:
         for client, endpoint in zip(self._cluster.clients, self._config.clickhouse.endpoints, strict=True):
             yield from guarded(client.url, partial(self._unused_rights, client, endpoint.urls))
 
-    def state(self, records: Records, owner: Owner | None) -> Iterator[Finding]:
+    def state(self, records: StateRecords, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
         cluster = self._cluster
         if self._targets.keys() == cluster.routes.keys():
@@ -106,7 +105,7 @@ class ClickHouseChecks:
         present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}
         yield from layout_findings(records, owner, present)
 
-    def existing_rows(self, records: Records, latest: Callable[[], Records]) -> Iterator[Finding]:
+    def existing_rows(self, records: StateRecords, latest: Callable[[], StateRecords]) -> Iterator[Finding]:
         """Rows that the recorded state does not account for, unless the job accepts them."""
         if self._config.errors.on_existing_rows == "accept":
             return
@@ -116,7 +115,7 @@ class ClickHouseChecks:
             check = partial(existing_rows_findings, records, target, latest, clock, asked_ms)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
-    def emptied(self, records: Records) -> Iterator[Finding]:
+    def emptied(self, records: StateRecords) -> Iterator[Finding]:
         """Tables without a row in which, by the recorded state, rows landed."""
         for leads, target in self._targets.items():
             layout = self._cluster.layout(self._cluster.routes[leads]).fingerprint()

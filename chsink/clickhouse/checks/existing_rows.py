@@ -14,15 +14,18 @@ from chsink.clickhouse.unaccounted import Surplus, in_words, rows_of
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found
 from chsink.ports import Clock
-from chsink.statemachine.records import Phase, StateKey, StateRecord
+from chsink.statemachine.records import Phase, StateRecord, StateRecords
 
 LOOKS, LOOK_AGAIN_S = 5, 1
 """How often the state is read before a start is refused for rows that it does not know: a store's replica may lag."""
-Records = Mapping[StateKey, StateRecord]
 
 
 def existing_rows_findings(
-    records: Records, target: RoutedTable, latest: Callable[[], Records], clock: Clock, asked_ms: int | None = None
+    records: StateRecords,
+    target: RoutedTable,
+    latest: Callable[[], StateRecords],
+    clock: Clock,
+    asked_ms: int | None = None,
 ) -> Iterator[Finding]:
     """An error where the table holds rows of the topic that the state does not account for.
 
@@ -59,11 +62,11 @@ def _surplus(rows: Sequence[tuple[int, int, int]], recorded: Mapping[int, StateR
             yield Surplus(partition, count, last, None if unknown or record is None else record.known_end)
 
 
-def _of(records: Records, target: RoutedTable) -> dict[int, StateRecord]:
+def _of(records: StateRecords, target: RoutedTable) -> dict[int, StateRecord]:
     return {k.partition: r for k, r in records.items() if (k.topic, k.table) == (target.topic, target.name)}
 
 
-def _ends(records: Records, target: RoutedTable) -> dict[int, int]:
+def _ends(records: StateRecords, target: RoutedTable) -> dict[int, int]:
     return {partition: record.known_end for partition, record in _of(records, target).items()}
 
 

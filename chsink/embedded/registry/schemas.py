@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-Answer = tuple[int, Any]
+RegistryAnswer = tuple[int, Any]
 """An HTTP status, and the body as a JSON value."""
 NO_SUBJECT: Final = (404, {"error_code": 40401, "message": "Subject not found"})
 NO_VERSION: Final = (404, {"error_code": 40402, "message": "Version not found"})
@@ -39,7 +39,7 @@ class StoredSchemas:
                 self.schemas[version["id"]] = version["schema"]
                 self.subjects.setdefault(version["subject"], []).append(version["id"])
 
-    def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
+    def answer(self, method: str, target: str, body: bytes = b"") -> RegistryAnswer:
         """The answer to a request."""
         parts = [unquote(part) for part in urlsplit(target).path.strip("/").split("/")]
         with self._lock:
@@ -52,7 +52,7 @@ class StoredSchemas:
                     return self._registered(subject, _read(body))
             return NO_PATH
 
-    def _get(self, parts: Sequence[str]) -> Answer:
+    def _get(self, parts: Sequence[str]) -> RegistryAnswer:
         match parts:
             case [""]:
                 return 200, {}
@@ -73,7 +73,7 @@ class StoredSchemas:
                 return self._version(subject, given)
         return NO_PATH
 
-    def _version(self, subject: str, given: str) -> Answer:
+    def _version(self, subject: str, given: str) -> RegistryAnswer:
         known = self.subjects[subject]
         version = len(known) if given in {"latest", "-1"} else int(given) if given.isdecimal() else 0
         if not 1 <= version <= len(known):
@@ -81,7 +81,7 @@ class StoredSchemas:
         number = known[version - 1]
         return 200, {"subject": subject, "version": version, "id": number, **self.schemas[number]}
 
-    def _registered(self, subject: str, schema: dict[str, Any] | None) -> Answer:
+    def _registered(self, subject: str, schema: dict[str, Any] | None) -> RegistryAnswer:
         if schema is None:
             return INVALID
         found = next(
@@ -96,7 +96,7 @@ class StoredSchemas:
             self.subjects[subject] = [*versions, found]
         return 200, {"id": found}
 
-    def _looked_up(self, subject: str, schema: dict[str, Any] | None) -> Answer:
+    def _looked_up(self, subject: str, schema: dict[str, Any] | None) -> RegistryAnswer:
         for version, number in enumerate(self.subjects.get(subject, []), 1):
             if self.schemas[number] == schema:
                 return self._version(subject, str(version))

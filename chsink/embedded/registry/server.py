@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from chsink.embedded.base.ports import HOST
-from chsink.embedded.registry.schemas import Answer, StoredSchemas
+from chsink.embedded.registry.schemas import RegistryAnswer, StoredSchemas
 
 _JSON: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -24,7 +24,7 @@ class RegistryServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
         self.schemas = schemas
 
-    def answer(self, method: str, handler: BaseHTTPRequestHandler, body: bytes) -> Answer:
+    def answer(self, method: str, handler: BaseHTTPRequestHandler, body: bytes) -> RegistryAnswer:
         """The answer to a request."""
         return self.schemas.answer(method, handler.path, body)
 

@@ -30,10 +30,10 @@ from chsink.errors import FencedError, HaltError, PreflightError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.observe.logs import configure
 from chsink.recovery.change import claim
-from chsink.replay.choose import Chosen
+from chsink.replay.choose import ChosenOffsets
 from chsink.replay.opening import open_replay
 from chsink.replay.report import ReplayReport
-from chsink.replay.run import Replay, Verdict
+from chsink.replay.run import Replay, ReplayVerdict
 from chsink.replay.source import InTable
 from chsink.statemachine.records import Phase, StateKey
 from tests.integration.job.conftest import MakeJob
@@ -117,7 +117,7 @@ class Kept:
         self.services.take_up(self.services.config)
         return open_replay(self.services.clickhouse, self.services.store, self.services.kafka)
 
-    def replay(self, *conditions: str, verdict: Verdict | None = None) -> dict[str, Any]:
+    def replay(self, *conditions: str, verdict: ReplayVerdict | None = None) -> dict[str, Any]:
         """What it reports."""
         return self.open().run(where(conditions), verdict).as_dict()
 
@@ -211,7 +211,7 @@ class KeptInTopic(Kept):
         return [len(marks) - 2, len(places)]
 
 
-def choose(slow: Replay, *conditions: str) -> tuple[Chosen, dict[StateKey, str]]:
+def choose(slow: Replay, *conditions: str) -> tuple[ChosenOffsets, dict[StateKey, str]]:
     """What a replay does until it has chosen; in which lives of the partitions it did so."""
     slow.ledger.claim([], slow.clickhouse.layouts)
     slow.source.begin()

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
-from chsink.batch.loop import BatchLoop, Ended, Ranges
+from chsink.batch.loop import BatchLoop, Ended
 from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import BatchTasks, ExactReads, Landing, TaskBody
 from chsink.errors import AlteredError, ChsinkError, halts
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.rounds import Ranges
 
 TP = TopicPartition("t", 0)
 ALTERED = AlteredError("CHS-233", "altered", "start again")

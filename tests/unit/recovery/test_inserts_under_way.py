@@ -19,7 +19,7 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.config import Config
 from chsink.errors import UnavailableError
 from chsink.kafka.admin import KafkaAdmin
-from chsink.ports import Row, Unanswered
+from chsink.ports import ResultRow, Unanswered
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
 from chsink.state.memory import MemoryStore
@@ -61,7 +61,7 @@ class Server:
     gone: bool = False
     begun_ms: int = Clock.ms
 
-    def query(self, _sql: str, _parameters: Mapping[str, object] | None = None) -> list[Row]:
+    def query(self, _sql: str, _parameters: Mapping[str, object] | None = None) -> list[ResultRow]:
         if self.gone:
             raise Unanswered("connection reset")
         return [(int(self.clock.ms < self.begun_ms + self.busy_s * 1000),)]
