@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -91,9 +92,11 @@ class Sampler:
         raise unreadable(error, tp)
 
 
-def holds_any(config: Config, ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
-    """Whether one of the ranges has a record that the job can read."""
+def holds_any(config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
+    """Whether one of the ranges has a record that the job can read, or may have had one that compaction removed."""
     filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
+    if any(kafka.may_be_compacted(topic) for topic in {tp.topic for tp in filled}):
+        return True
     if not filled:
         return False
     with closing(open_sampler(config)) as sampler:

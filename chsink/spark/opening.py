@@ -50,7 +50,7 @@ def nothing_waits(services: Services, unrouted: Mapping[TopicPartition, OffsetRa
     waiting = {tp: offsets for tp, offsets in unrouted.items() if tp.topic in services.config.waiting}
     if waiting:
         check_readable(services.kafka, waiting)
-    return waiting.keys() == unrouted.keys() and not holds_any(services.config, waiting)
+    return waiting.keys() == unrouted.keys() and not holds_any(services.config, services.kafka, waiting)
 
 
 def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange]) -> frozenset[TopicPartition]:
@@ -58,13 +58,14 @@ def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange])
 
     Kafka must still hold the whole range: of what it deleted, a range in doubt may have been forgotten (CHS-302).
     """
-    config = services.config
+    config, kafka = services.config, services.kafka
     found = {tp for tp in passed if tp.topic in {*config.matched_topics, *config.waiting}}
     if found:
         recorded = read_records(services.store, config.sink.name)
         found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
-    starts = services.kafka.log_starts(found) if found else {}
-    return frozenset(tp for tp in found if starts[tp] <= passed[tp].start and not holds_any(config, {tp: passed[tp]}))
+    starts = kafka.log_starts(found) if found else {}
+    whole = {tp: passed[tp] for tp in found if starts[tp] <= passed[tp].start}
+    return frozenset(tp for tp, offsets in whole.items() if not holds_any(config, kafka, {tp: offsets}))
 
 
 def source_offsets(services: Services) -> str:

@@ -160,7 +160,10 @@ class Sink:
 
     def _known(self, folder: SparkFolder, batch_id: int) -> PlannedBatch:
         """What was planned; what could not be read before it is no history."""
-        planned, first = planned_batch(folder, batch_id), first_offsets(folder)
+        planned = planned_batch(folder, batch_id)
+        if planned.history <= self._begun:
+            return planned
+        first = first_offsets(folder)
         passed = {tp: OffsetRange(first.get(tp, 0), planned.ranges[tp].start) for tp in planned.history - self._begun}
         history = planned.history - never_read(self._services, passed)
         self._begun |= history

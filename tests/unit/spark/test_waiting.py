@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chsink.errors import HaltError
+from chsink.kafka.sample import holds_any
 from chsink.spark import opening
 from chsink.spark.opening import never_read, nothing_waits
 from chsink.statemachine import writes
@@ -48,7 +49,7 @@ def test_kafka_holds_them_by_now() -> None:
 
 def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
     """Only of these a record can be read."""
-    monkeypatch.setattr(opening, "holds_any", lambda _, ranges: any(tp in parts for tp in ranges))
+    monkeypatch.setattr(opening, "holds_any", lambda _config, _kafka, ranges: any(tp in parts for tp in ranges))
 
 
 def test_what_cannot_be_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +78,11 @@ def test_a_checkpoint_that_passed_nothing_has_no_history(
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     unread = never_read(services, dict.fromkeys((W, T), OffsetRange(0, 5)))
     assert unread == ({W} if (held_from, holds, recorded) == (0, False, False) else set())
+
+
+def test_what_compaction_removed_was_a_record() -> None:
+    """⚑ Nothing can be read of it any more, and it may have been in doubt."""
+    kafka: Any = SimpleNamespace(may_be_compacted=lambda topic: topic == "w")
+    nobody: Any = None
+    assert holds_any(nobody, kafka, dict.fromkeys((W,), OffsetRange(0, 5)))
+    assert not holds_any(nobody, kafka, {W: OffsetRange(5, 5), T: OffsetRange(5, 5)}), "no offset, no record"
