@@ -20,7 +20,8 @@ _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 TOPIC_MISSING = preflight(
     "CHS-201",
     "Kafka at {bootstrap} has no {what}",
-    "create the topic, or correct or remove its [[route]] or [[mirror.route]]",
+    "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a mirrored topic was deleted, create "
+    "it again and start the mirror once before you remove the route: records that wait for a commit land only then",
     ok="{topic} exists, with id {id}; partitions: {partitions}",
 )
 PARTITION_MISSING = preflight(
