@@ -53,7 +53,7 @@ class Progress:
     def begins(self, records: Mapping[StateKey, StateRecord]) -> None:
         """The records as a start finds them; later ones change nothing."""
         if self._start is None:
-            self._start = monotonic(), _standings(records, {}, {key.topic_table for key in records})
+            self._start = monotonic(), _states(records, {}, {key.topic_table for key in records})
 
     def done(
         self,
@@ -63,7 +63,7 @@ class Progress:
     ) -> None:
         """A batch is done; ``ends`` are Kafka's log ends, of its partitions at least."""
         self._ends.update(ends)
-        now_s, now = monotonic(), _standings(records, self._ends, routes)
+        now_s, now = monotonic(), _states(records, self._ends, routes)
         while len(self._looks) > 1 and now_s - self._looks[1][0] >= MEASURED_S:
             self._looks.popleft()
         before_s, before = self._looks[0] if self._looks else self._start or (now_s, {})
@@ -94,7 +94,7 @@ class Progress:
                 self._log.info("progress", more_tables=len(hidden), lag=sum(speed.lag or 0 for speed in hidden))
 
 
-def _standings(
+def _states(
     records: Mapping[StateKey, StateRecord], ends: Mapping[TopicPartition, int], routes: Iterable[TopicTable]
 ) -> dict[TopicTable, TableState]:
     """Of each route.  The lag of partitions without a known log end is left out; without any, it is not known."""
