@@ -155,7 +155,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     \b
     because   why it continues there
     given_up  spans the offsets that Kafka holds, the table may lack, and
-              the mirror will not read; at_most: how many they are at most
+              the mirror will not read; at_most: how many offsets these are
     backfill  those of them that `chsink mirror backfill` can land later
 
     Tables that share a topic and lost what they knew of its table_by have to be named together.

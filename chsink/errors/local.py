@@ -133,14 +133,14 @@ DISK_ALMOST_FULL = preflight(
 CLOCK_NOT_SYNCHRONIZED = preflight(
     "CHS-914",
     "according to the kernel, no time service synchronizes this machine's clock",
-    "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. No decision about "
-    "records depends on this clock: the times in logs, `chsink status` and the mirror do",
+    "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. Only the "
+    "times in logs, `chsink status` and the mirror depend on this clock",
     ok="a time service synchronizes this machine's clock",
 )
 CLOCK_NOT_CHECKED = preflight(
     "CHS-914",
     "chsink cannot tell whether a time service synchronizes this machine's clock ({system})",
-    "see that one does: the times in logs, `chsink status` and the mirror depend on this clock",
+    "see that one does: only the times in logs, `chsink status` and the mirror depend on this clock",
 )
 FEW_FILES = preflight(
     "CHS-915",
