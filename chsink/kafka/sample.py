@@ -52,8 +52,8 @@ class Sampler:
             yield from self._window(tp, OffsetRange(tail, log.end), count)
 
     def holds(self, tp: TopicPartition, offsets: OffsetRange) -> bool:
-        """Whether the range has a record that this isolation level shows: offsets of a transaction that was given up,
-        and its marker, are none.
+        """Whether the range has a record that this isolation level shows: those of an aborted transaction, and markers,
+        are none.
         """
         return any(self._window(tp, offsets, 1))
 
@@ -92,15 +92,16 @@ class Sampler:
         raise unreadable(error, tp)
 
 
-def holds_any(config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange]) -> bool:
-    """Whether one of the ranges has a record that the job can read, or may have had one that compaction removed."""
+def holding(
+    config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange]
+) -> Iterator[TopicPartition]:
+    """Those whose range has a record that the job can read, or may have had one that compaction removed."""
     filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
-    if any(kafka.may_be_compacted(topic) for topic in {tp.topic for tp in filled}):
-        return True
-    if not filled:
-        return False
-    with closing(open_sampler(config)) as sampler:
-        return any(sampler.holds(tp, offsets) for tp, offsets in filled.items())
+    compacted = {topic for topic in {tp.topic for tp in filled} if kafka.may_be_compacted(topic)}
+    yield from (tp for tp in filled if tp.topic in compacted)
+    if asked := {tp: offsets for tp, offsets in filled.items() if tp.topic not in compacted}:
+        with closing(open_sampler(config)) as sampler:
+            yield from (tp for tp, offsets in asked.items() if sampler.holds(tp, offsets))
 
 
 def open_sampler(config: Config) -> Sampler:

@@ -15,7 +15,7 @@ from chsink.connect import Services
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.jvm.java import find_java, ignored_java_home
-from chsink.kafka.sample import holds_any
+from chsink.kafka.sample import holding
 from chsink.spark.checkpoint import Folder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -78,7 +78,7 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
         held = OffsetRange(min(max(one.offsets.start, starts[one.topic_partition]), one.offsets.end), one.offsets.end)
-        if holds_any(services.config, services.kafka, {one.topic_partition: held}):
+        if any(holding(services.config, services.kafka, {one.topic_partition: held})):
             entry = halts.PASSED_OVER if one.recorded else halts.STATE_LOST
             detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
             yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

@@ -15,7 +15,7 @@ from chsink.connect import Services
 from chsink.errors import stream as errors
 from chsink.errors.several import raise_all
 from chsink.findings import raise_first
-from chsink.kafka.sample import holds_any
+from chsink.kafka.sample import holding
 from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import passed_over_findings, recorded
@@ -42,7 +42,7 @@ def check_passed_over(services: Services, folder: Folder) -> None:
 
 
 def nothing_waits(services: Services, unrouted: Mapping[TopicPartition, OffsetRange]) -> bool:
-    """Whether these ranges are of topics that wait for their first record, and hold none either: given up transactions.
+    """Whether these ranges are of topics that wait for their first record, and hold none: only aborted transactions.
 
     HaltError CHS-307 or CHS-301 if Kafka had some when they were planned, and holds nothing of these topics now.
     Without a route, no driver would say so.
@@ -50,7 +50,7 @@ def nothing_waits(services: Services, unrouted: Mapping[TopicPartition, OffsetRa
     waiting = {tp: offsets for tp, offsets in unrouted.items() if tp.topic in services.config.waiting}
     if waiting:
         check_readable(services.kafka, waiting)
-    return waiting.keys() == unrouted.keys() and not holds_any(services.config, services.kafka, waiting)
+    return waiting.keys() == unrouted.keys() and not any(holding(services.config, services.kafka, waiting))
 
 
 def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange]) -> frozenset[TopicPartition]:
@@ -65,7 +65,7 @@ def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange])
         found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
     starts = kafka.log_starts(found) if found else {}
     whole = {tp: passed[tp] for tp in found if starts[tp] <= passed[tp].start}
-    return frozenset(tp for tp, offsets in whole.items() if not holds_any(config, kafka, {tp: offsets}))
+    return frozenset(whole.keys() - {*holding(config, kafka, whole)})
 
 
 def source_offsets(services: Services) -> str:

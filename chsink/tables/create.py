@@ -33,7 +33,7 @@ from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import Csv, Debezium, FormatSettings, JsonFields, Tsv
 from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
-from chsink.kafka.sample import holds_any, open_sampler
+from chsink.kafka.sample import holding, open_sampler
 from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.notation.sql import TableName
@@ -145,7 +145,7 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
     records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
-    return not holds_any(config, kafka, _logs(kafka, topics))
+    return not any(holding(config, kafka, _logs(kafka, topics)))
 
 
 def is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chsink.errors import HaltError
-from chsink.kafka.sample import holds_any
+from chsink.kafka.sample import holding
 from chsink.spark import opening
 from chsink.spark.opening import never_read, nothing_waits
 from chsink.statemachine import writes
@@ -49,7 +49,7 @@ def test_kafka_holds_them_by_now() -> None:
 
 def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
     """Only of these a record can be read."""
-    monkeypatch.setattr(opening, "holds_any", lambda _config, _kafka, ranges: any(tp in parts for tp in ranges))
+    monkeypatch.setattr(opening, "holding", lambda _config, _kafka, ranges: (tp for tp in ranges if tp in parts))
 
 
 def test_what_cannot_be_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,5 +84,5 @@ def test_what_compaction_removed_was_a_record() -> None:
     """⚑ Nothing can be read of it any more, and it may have been in doubt."""
     kafka: Any = SimpleNamespace(may_be_compacted=lambda topic: topic == "w")
     nobody: Any = None
-    assert holds_any(nobody, kafka, dict.fromkeys((W,), OffsetRange(0, 5)))
-    assert not holds_any(nobody, kafka, {W: OffsetRange(5, 5), T: OffsetRange(5, 5)}), "no offset, no record"
+    assert any(holding(nobody, kafka, dict.fromkeys((W,), OffsetRange(0, 5))))
+    assert not any(holding(nobody, kafka, {W: OffsetRange(5, 5), T: OffsetRange(5, 5)})), "no offset, no record"
