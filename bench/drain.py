@@ -113,7 +113,7 @@ def _both(settings: Answer) -> Callable[[Answer], Answer]:
     from chsink.observe.metrics import MirrorMetrics
     from chsink.spark.mirror_thread import MirrorBeside
     from chsink.spark.session import session
-    from chsink.spark.stop import StopSignals
+    from chsink.stop import StopSignals
 
     spark = session(_mirrored(settings, SOMEWHERE), settings["jars"])
 

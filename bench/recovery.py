@@ -17,8 +17,8 @@ from typing import Any
 from bench.measured import Measured, MeasuredError, Place
 from bench.speed import WrongRowsError
 from bench.topic import PARTITIONS, produce, wrong
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.client import ClickHouseClient, Connection
+from chsink.driver.ledger import read_records
 from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore

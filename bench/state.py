@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.measured import Place
-from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clock import SystemClock
+from chsink.driver.ledger import Ledger
 from chsink.notation.sql import TableName
 from chsink.ports import StateStore
 from chsink.state.keepermap import KeeperMapStore

@@ -24,7 +24,7 @@ from chsink.observe.logs import logger
 from chsink.observe.metrics import MirrorMetrics
 from chsink.observe.probes import Probes
 from chsink.observe.serve import served
-from chsink.spark.stop import StopSignals, await_end
+from chsink.stop import StopSignals, await_end
 from chsink.tables.iceberg import create_missing_iceberg
 
 POLL_S = 1.0

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.checks.examine import ClickHouseChecks, WrittenColumns
 from chsink.clickhouse.checks.rights import check_grants
 from chsink.clickhouse.grants import On, Use, rights_on
@@ -19,6 +18,7 @@ from chsink.clickhouse.landing import decoder
 from chsink.config import Config
 from chsink.connect import Services
 from chsink.doctor.outcome import stop_at_errors
+from chsink.driver.ledger import read_owner, read_records
 from chsink.errors import ChsinkError, PreflightError, preflight
 from chsink.errors import services as store_errors
 from chsink.findings import Finding, Severity, found, guarded, passed

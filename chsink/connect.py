@@ -9,11 +9,11 @@ from functools import cached_property
 
 import structlog
 
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.connections import Connections
 from chsink.clock import SystemClock
 from chsink.config import Config
+from chsink.driver.ledger import read_records
 from chsink.errors import ChsinkError, PreflightError, UnavailableError
 from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.observe.logs import logger

@@ -19,14 +19,14 @@ hands out the steps of a batch; its caller can neither skip a step nor take one 
 
 Other files never decide on a step.  They only stop one, because of something that this file is not told:
 
-- ``batch/recheck.py``: at the start and before and after a range is read, whether Kafka's topic is the same one, and
+- ``driver/recheck.py``: at the start and before and after a range is read, whether Kafka's topic is the same one, and
   still holds the records;
-- ``batch/driver.py``: the table of a range in doubt has no route any more, or its shard layout is not stored;
-- ``batch/take_up.py``: sent again, a range would lose or gain dead letters or columns;
+- ``driver/driver.py``: the table of a range in doubt has no route any more, or its shard layout is not stored;
+- ``driver/take_up.py``: sent again, a range would lose or gain dead letters or columns;
 - ``batch/confirm.py``: the acknowledgements do not cover a range, or views may not hold it;
 - ``clickhouse/window.py``, ``clickhouse/kept.py``: a table may have forgotten the tokens, so rows are looked for before
   they are sent again and after; whether somebody deleted, moved or added some;
-- ``batch/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither would.
+- ``driver/lanes.py``: two tables of one topic, each decided here by itself, would both take a record, or neither would.
 
 ``choices.py`` says where a table that ``table_by`` names for the first time begins.
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-from chsink.statemachine.records import StateKey, StateRecord
+from chsink.statemachine.records import StateRecord
 from chsink.statemachine.tally import Tally
 
 
@@ -41,40 +41,6 @@ class Assigned(Protocol):
     @property
     def held(self) -> OffsetRange:
         """What an exact read gives of it: all of it, unless a person gave up what Kafka no longer holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One range to land, exactly as its record says.
-
-    ``layout`` is the recorded shard layout (JSON).  With ``record.doubt.probe``, tokens may have left the deduplication
-    window: each piece is looked for by its offsets first.  No send starts after ``deadline_ms`` (wall clock).  What
-    lies below ``log_start`` is not asked of Kafka.  ``again``: the range was in doubt, so others may have sent of it.
-    ``alone``: all rows of its offsets should be its own.
-    """
-
-    key: StateKey
-    record: StateRecord
-    layout: str
-    deadline_ms: int
-    log_start: int = 0
-    again: bool = False
-    alone: bool = False
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Whose range."""
-        return self.key.topic_partition
-
-    @property
-    def range(self) -> OffsetRange:
-        """The recorded range."""
-        return self.record.range
-
-    @property
-    def held(self) -> OffsetRange:
-        """See :class:`Assigned`."""
-        return OffsetRange(min(max(self.range.start, self.log_start), self.range.end), self.range.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,10 +227,10 @@ def _reading() -> Heard:
 
 
 def _of_table(config: Config, wanted: Where, limit: int, *, whole: bool) -> list[KeptLetters]:
-    from chsink.batch.halts import asking_target
     from chsink.connect import connected
     from chsink.dlq.table import LettersInTable
     from chsink.observe.logs import configure
+    from chsink.refusals import asking_target
 
     configure(config.observe.log_format, "error")
     with connected(config) as opened, asking_target():

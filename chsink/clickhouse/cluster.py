@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Final
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.retry import RetryingQueries
@@ -20,6 +19,7 @@ from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
 from chsink.ports import Clock, Replicas
+from chsink.refusals import asking_target
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
 

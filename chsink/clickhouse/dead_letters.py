@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from chsink.batch.model import Assignment
 from chsink.clickhouse.kept import Refusals, ShardRange
 from chsink.clickhouse.probe import rows_of
 from chsink.clickhouse.table import TargetTable
+from chsink.driver.roles import Assignment
 from chsink.errors import halts
 from chsink.ports import BlockWriter, InsertResult
 from chsink.statemachine.ranges import OffsetRange

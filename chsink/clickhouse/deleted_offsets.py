@@ -12,8 +12,6 @@ from dataclasses import replace
 
 import structlog
 
-from chsink.batch.deleted_offsets import ListDeleted
-from chsink.batch.model import Assignment
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.probe import only_of
@@ -23,6 +21,8 @@ from chsink.decode import INSERT_SETTINGS
 from chsink.dlq.letters import DELETED_ID, Delivery, deleted_letter
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
+from chsink.driver.deleted_offsets import ListDeleted
+from chsink.driver.roles import Assignment
 from chsink.notation.sql import quote_string
 
 

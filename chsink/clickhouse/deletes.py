@@ -15,13 +15,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import THE_TABLE
 from chsink.errors import preflight
 from chsink.formats.deletes import Deletes
 from chsink.notation.sql import IN_BACKTICKS, IN_QUOTES, unquote
+from chsink.refusals import asking_target
 from chsink.statemachine.records import TopicTable
 
 OFFSET: Final = "_kafka_offset"

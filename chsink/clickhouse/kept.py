@@ -19,8 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.batch.halts import asking_target
-from chsink.batch.model import Assignment
 from chsink.clickhouse.probe import (
     OFFSET,
     WORD,
@@ -33,9 +31,11 @@ from chsink.clickhouse.probe import (
     rows_of,
     rows_there,
 )
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, halts
 from chsink.errors.entry import Entry
 from chsink.ports import BlockWriter, Word
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange
 
 NOTHING: Final = Word(0, 0)

@@ -9,13 +9,8 @@ from functools import cached_property
 
 import structlog
 
-from chsink.batch.driver import Destination, Driver
-from chsink.batch.lanes import Lanes, answering, in_lanes
-from chsink.batch.ledger import Ledger
-from chsink.batch.model import Assignment
 from chsink.batch.reader import ReadPlan, Span
-from chsink.batch.recheck import check_logs
-from chsink.batch.roles import Landing, Observer, TaskBody
+from chsink.batch.roles import Landing, TaskBody
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import LettersTable
 from chsink.clickhouse.deleted_offsets import deleted_lists
@@ -27,6 +22,11 @@ from chsink.config import Config, Errors
 from chsink.dlq.fates import Fate, Fates, tolerance
 from chsink.dlq.letters import RECORD_FIELDS
 from chsink.dlq.place import LettersTopic
+from chsink.driver.driver import Destination, Driver
+from chsink.driver.lanes import Lanes, answering, in_lanes
+from chsink.driver.ledger import Ledger
+from chsink.driver.recheck import check_logs
+from chsink.driver.roles import Assignment, Observer
 from chsink.driver_name import driver_name
 from chsink.errors import preflight
 from chsink.formats.announced_columns import reads_format

@@ -14,10 +14,8 @@ from functools import lru_cache
 import pyarrow as pa
 
 from chsink import failpoints
-from chsink.batch.halts import asking_target
-from chsink.batch.model import Ack, Assignment, ChunkAck
+from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk, ReadPlan
-from chsink.batch.recheck import check_same_topics
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import Connection, cached_client
 from chsink.clickhouse.dead_letters import LettersTable, TableLetters
@@ -25,6 +23,7 @@ from chsink.clickhouse.kept import Kept, ShardRange
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.shared_looks import SharedLooks
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown_fields import SAMPLE, FieldWatch
 from chsink.clickhouse.writer import ShardWriter
@@ -34,12 +33,15 @@ from chsink.dlq.fates import Fates, Rejected
 from chsink.dlq.letters import Delivery, letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import open_letters
+from chsink.driver.recheck import check_same_topics
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, values
 from chsink.formats.announced_columns import with_columns
 from chsink.formats.pipeline import grows
 from chsink.formats.table_by_decoder import own_records
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import BadValue, BlockWriter, Decoded, Decoder, InsertResult, TopicIds
+from chsink.refusals import asking_target
 from chsink.sharding import NO_SHARD, Layout, Sharder, split
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.tokens import piece_token
@@ -164,6 +166,11 @@ def _insert(
     return sent, unproven
 
 
+def looks_for(assignment: Assignment, shared: SharedLooks) -> SharedLooks:
+    """What the sends of a range may rely on: of one that was in doubt, each send asks for itself."""
+    return SharedLooks(shared=False) if assignment.again else shared
+
+
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:
     """Views that may lack the rows of a piece that the table has."""
     with asking_target():
@@ -251,6 +258,8 @@ class PieceTask:
     fates: Fates
     letters: LettersTable | LettersTopic | None = None
     watches: Mapping[TopicPartition, FieldWatch] = field(default_factory=dict)
+    looks: SharedLooks = field(default_factory=SharedLooks)
+    """Of all ranges that a task lands: each task has its own copy of this object."""
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
@@ -303,7 +312,8 @@ class PieceTask:
         settings = {**self.insert_settings, **INSERT_SETTINGS}
         shards = tuple(self._shards(assignment))
         timeout_s = self.access.send_receive_timeout_s
-        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, timeout_s, self.margin_s)
+        looks = looks_for(assignment, self.looks)
+        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, timeout_s, self.margin_s, looks)
 
     def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
         listed = Layout.from_json(assignment.layout).shards

@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.batch.halts import asking_target
-from chsink.batch.model import Assignment
 from chsink.clickhouse.table import THE_TABLE, TargetTable
+from chsink.driver.roles import Assignment
 from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import BlockWriter, Queries, Word
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey
 

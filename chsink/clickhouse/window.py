@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from chsink.batch.pace import TableLimit
-from chsink.batch.roles import Looked
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
 from chsink.clickhouse.table import TargetTable, in_keeper
 from chsink.clickhouse.unaccounted import check_nothing_landed
+from chsink.driver.pace import TableLimit
+from chsink.driver.roles import Looked
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
 from chsink.ports import Clock, Queries
@@ -47,7 +47,7 @@ BEYOND = 2**62
 
 @dataclass(slots=True)
 class DedupWindow:
-    """:class:`chsink.batch.roles.Window` over the target tables.
+    """:class:`chsink.driver.roles.Window` over the target tables.
 
     ``shards(table, layout)`` gives the table on each shard of a layout (by fingerprint, None for the present one), in
     the shards' order.  Where a table has a limit by time, no send of a range starts later than that after BEFORE, less
@@ -69,17 +69,17 @@ class DedupWindow:
         return shards if self.letters is None else (*shards, self.letters)
 
     def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         places = {table: self.places(table, layout) for table in tables}
         seen = asked(places.values(), looks)
         return {table: tuple(seen[s.source][s.table.at].mark for s in shards) for table, shards in places.items()}
 
     def letters_mark(self) -> Mark | None:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         return None if self.letters is None else look(self.letters.client, self.letters.table).mark
 
     def check_unchanged(self, tables: Iterable[str]) -> None:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         places = [self.places(table, None) for table in tables]
         seen = asked(places, _definitions)
         for shard in chain.from_iterable(places):
@@ -88,12 +88,12 @@ class DedupWindow:
                     raise preflight.TABLE_CHANGED(table=table.canonical, url=shard.url)
 
     def check_nothing_landed(self, topic: str, table: str, partitions: Collection[int]) -> None:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         if not self.foreign_accepted:
             check_nothing_landed(self.shards(table, None), table, topic, partitions, self.clock)
 
     def limit(self, table: str) -> TableLimit:
-        """See :class:`chsink.batch.roles.Window`.  Half of what each shard surely remembers: others write, too."""
+        """See :class:`chsink.driver.roles.Window`.  Half of what each shard surely remembers: others write, too."""
         shards = self.places(table, None)
         needed_s = self.margin_s + self.insert_s
         for shard in shards:
@@ -106,11 +106,11 @@ class DedupWindow:
         return TableLimit(chunks, min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))]))
 
     def deadline_ms(self) -> int:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         return self.clock.now_ms() + SEND_FOR_S * 1000
 
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         shards = self.places(key.table, record.sent.layout)
         why = self._forgotten(shards, record, {} if looked is None else looked)
         if why is None:
@@ -120,7 +120,7 @@ class DedupWindow:
         return True
 
     def holds_foreign(self, key: StateKey, record: StateRecord) -> bool:
-        """See :class:`chsink.batch.roles.Window`.  Rows at or beyond the last offset that was ever announced."""
+        """See :class:`chsink.driver.roles.Window`.  Rows at or beyond the last offset that was ever announced."""
         if self.foreign_accepted:
             return True
         beyond = OffsetRange(record.end, BEYOND)
@@ -133,7 +133,7 @@ class DedupWindow:
         return count_rows(kept.reader(self.clock), kept.table.canonical, tp, beyond, only_of(key)) > 0
 
     def is_alone(self, record: StateRecord) -> bool:
-        """See :class:`chsink.batch.roles.Window`."""
+        """See :class:`chsink.driver.roles.Window`."""
         return not self.foreign_accepted and record.start >= record.life.older_end
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:

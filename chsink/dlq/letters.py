@@ -11,8 +11,8 @@ from typing import Protocol, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from chsink.batch.deleted_offsets import why_deleted
-from chsink.batch.model import Assignment
+from chsink.driver.deleted_offsets import why_deleted
+from chsink.driver.roles import Assignment
 from chsink.errors import halts, values
 from chsink.ports import BadValue, InsertResult
 from chsink.statemachine.ranges import OffsetRange

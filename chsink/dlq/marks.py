@@ -18,12 +18,12 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from chsink.batch.model import Assignment
 from chsink.dlq.digest import DIGEST
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import without_record
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import MARK
+from chsink.driver.roles import Assignment
 
 _AT_ONCE: Final = 10_000
 """No more wait in the producer."""

@@ -25,10 +25,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from chsink import failpoints
-from chsink.batch.model import Assignment
 from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import TRANSACTION_MS, LettersTopic
 from chsink.dlq.search import delivered_until
+from chsink.driver.roles import Assignment
 from chsink.errors import halts, services
 from chsink.kafka.transactions import TransactionalProducer, consumer_options, group_offsets
 from chsink.ports import Clock, InsertResult

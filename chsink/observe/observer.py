@@ -70,7 +70,7 @@ class Shown:
 
 
 class JobObserver(Shown):
-    """Implements :class:`chsink.batch.roles.Observer`; ``progress = "auto"`` says how fast each table lands."""
+    """Implements :class:`chsink.driver.roles.Observer`; ``progress = "auto"`` says how fast each table lands."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class JobObserver(Shown):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """See :class:`chsink.batch.roles.Observer`."""
+        """See :class:`chsink.driver.roles.Observer`."""
         began = perf_counter()
         with self.metrics.phase(name):
             yield
@@ -107,7 +107,7 @@ class JobObserver(Shown):
         self._batch_times[name] = self._batch_times.get(name, 0.0) + seconds
 
     def decided(self, batch: PlannedBatch, decisions: Mapping[StateKey, Decision]) -> None:
-        """See :class:`chsink.batch.roles.Observer`."""
+        """See :class:`chsink.driver.roles.Observer`."""
         self._times.clear()
         kinds = [s for d in decisions.values() for s in d.steps]
         offsets = sum(s.range.length for s in kinds if s.kind is StepKind.WRITE)
@@ -122,7 +122,7 @@ class JobObserver(Shown):
         )
 
     def landed(self, by_table: Mapping[str, Sequence[Ack]]) -> None:
-        """See :class:`chsink.batch.roles.Observer`."""
+        """See :class:`chsink.driver.roles.Observer`."""
         for table, mine in by_table.items():
             self.metrics.landed(table, mine)
         acks = [ack for mine in by_table.values() for ack in mine]
@@ -142,12 +142,12 @@ class JobObserver(Shown):
         self.log.info("landed", **_named(by_table), **said, **phases)
 
     def settling(self, records: Iterable[StateRecord]) -> None:
-        """See :class:`chsink.batch.roles.Observer`."""
+        """See :class:`chsink.driver.roles.Observer`."""
         lengths = [record.range.length for record in records]
         self.log.info("settling", ranges=len(lengths), offsets=sum(lengths))
 
     def state(self, records: Mapping[StateKey, StateRecord]) -> None:
-        """See :class:`chsink.batch.roles.Observer`."""
+        """See :class:`chsink.driver.roles.Observer`."""
         self._records = records
         self.metrics.state(records, self._clock.now_ms())
         if self._progress:

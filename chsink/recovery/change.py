@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from chsink.batch.ledger import Ledger, read_owner, read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
+from chsink.driver.ledger import Ledger, read_owner, read_records
 from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.ports import StateStore

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
@@ -28,6 +27,7 @@ from chsink.recovery.landed_rows import (
 )
 from chsink.recovery.partition_survey import Say
 from chsink.recovery.replays import check_settled
+from chsink.refusals import asking_target
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_owner
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.mutations import check_none_deleting
 from chsink.clickhouse.probe import WORD, dependent_views, only_of, words_there
@@ -15,10 +13,12 @@ from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import DedupWindow
+from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError
 from chsink.errors.services import STILL_INSERTING
 from chsink.notation.sql import quote_string
 from chsink.ports import StateStore, Word
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head

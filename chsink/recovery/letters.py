@@ -20,7 +20,6 @@ from functools import cached_property
 import numpy as np
 from confluent_kafka import KafkaException
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import letters_topic
 from chsink.clickhouse.replicas import TWICE
@@ -35,6 +34,7 @@ from chsink.kafka.exact import ExactReader
 from chsink.notation.sql import quote_table
 from chsink.recovery.accepted import runs_of
 from chsink.recovery.explained import I64, NONE, windows
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 

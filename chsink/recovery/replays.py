@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from chsink.batch.ledger import Ledger, read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
 from chsink.dlq.place import replay_sink
+from chsink.driver.ledger import Ledger, read_records
 from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.errors.several import raise_all

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_sink
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.window import DedupWindow
+from chsink.driver.ledger import read_sink
 from chsink.errors import ChsinkError
 from chsink.ports import StateStore
+from chsink.refusals import asking_target
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord
 

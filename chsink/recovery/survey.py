@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace as changed
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import KEEPING, TargetTable
+from chsink.driver.ledger import read_records
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.kafka.admin import KafkaAdmin
@@ -28,6 +27,7 @@ from chsink.recovery.landed_rows import views_of, wait_for_any_insert
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.partition_survey import PartitionSurvey, Say, SurveyReads, reached, tables_of
 from chsink.recovery.recovered import Recovered
+from chsink.refusals import asking_target
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_owner, read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace, replay_sink
 from chsink.dlq.table import offsets_in
+from chsink.driver.ledger import read_owner, read_records
 from chsink.ports import StateStore
+from chsink.refusals import asking_target
 from chsink.replay.report import KeepReason, Left, ReplayReport
 from chsink.replay.routes import LetterRoutes, records_of
 from chsink.replay.source import LetterSource

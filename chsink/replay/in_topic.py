@@ -27,13 +27,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from chsink.batch.model import Assignment
 from chsink.dlq.digest import DIGEST, short
 from chsink.dlq.kept import KeptLetters, kept_of
 from chsink.dlq.marks import send_marks
 from chsink.dlq.place import LetterPlace, LettersTopic, replay_sink
 from chsink.dlq.search import Heard, Letter, held_in, letters_at
 from chsink.dlq.where import Where
+from chsink.driver.roles import Assignment
 from chsink.errors import services
 from chsink.ports import InsertResult
 from chsink.replay.source import ROUND_LETTERS, bounded

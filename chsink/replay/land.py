@@ -13,7 +13,6 @@ from itertools import groupby
 import pyarrow as pa
 
 from chsink import failpoints
-from chsink.batch.model import Assignment
 from chsink.batch.reader import Chunk
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dead_letters import TableLetters
@@ -27,6 +26,7 @@ from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import Delivery
 from chsink.dlq.marks import marks_of
 from chsink.dlq.table import marks_of_list, offsets_in
+from chsink.driver.roles import Assignment
 from chsink.kafka.admin import KafkaAdmin
 from chsink.replay.routes import LetterRoutes, records_of
 from chsink.replay.source import LetterSource

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_owner
 from chsink.clickhouse.checks.letters import letters_findings
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
@@ -13,12 +11,14 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.search import Heard
 from chsink.dlq.table import LettersInTable
+from chsink.driver.ledger import read_owner
 from chsink.driver_name import driver_name
 from chsink.errors import halts, job_file, preflight
 from chsink.findings import raise_first
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.checks import dead_letters_findings
 from chsink.ports import StateStore
+from chsink.refusals import asking_target
 from chsink.replay.choose import LetterChooser
 from chsink.replay.in_topic import InTopic
 from chsink.replay.land import ListSender

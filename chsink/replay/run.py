@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chsink import failpoints
-from chsink.batch.halts import Halts, asking_target
-from chsink.batch.ledger import Ledger, read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.clickhouse.replicas import TWICE
@@ -22,9 +20,12 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
+from chsink.driver.halts import Halts
+from chsink.driver.ledger import Ledger, read_records
 from chsink.errors import ChsinkError, PreflightError, halts, values
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries, StateStore
+from chsink.refusals import asking_target
 from chsink.replay.choose import ChosenOffsets, LetterChooser, UnconfirmedError
 from chsink.replay.cutting import rounds_of
 from chsink.replay.land import ListSender, UnclearListError

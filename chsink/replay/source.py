@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.shards import ShardTable
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import LettersInTable
 from chsink.dlq.where import Where
 from chsink.ports import Clock
+from chsink.refusals import asking_target
 from chsink.statemachine.records import StateKey, StateRecord
 
 ROUND_LETTERS: Final = 5_000

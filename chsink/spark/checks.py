@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.landing import chosen
 from chsink.connect import Services
+from chsink.driver.ledger import read_records
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.jvm.java import find_java, ignored_java_home

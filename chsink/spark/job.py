@@ -25,10 +25,11 @@ from chsink.observe.metrics import MirrorMetrics
 from chsink.observe.probes import Probes
 from chsink.observe.serve import served
 from chsink.spark.failures import NO_ANSWER, stopped
+from chsink.spark.query import end_between_batches
 from chsink.spark.session import quieten
 from chsink.spark.sink import Sink
 from chsink.spark.stay import staying
-from chsink.spark.stop import StopSignals, end_between_batches
+from chsink.stop import StopSignals
 from chsink.ui.beside import page_beside
 
 POLL_S = 1

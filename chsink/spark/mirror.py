@@ -48,15 +48,15 @@ from chsink.spark.checkpoint import checkpoint_findings
 from chsink.spark.failures import NO_ANSWER, stopped
 from chsink.spark.folder import SparkFolder
 from chsink.spark.offset_log import planned_batch
-from chsink.spark.query import check_whole, current_query
+from chsink.spark.query import check_whole, current_query, end_between_batches
 from chsink.spark.runner import SparkBatch, exact_reads
 from chsink.spark.session import quieten
 from chsink.spark.sink import kafka_stream, triggered
 from chsink.spark.starting import FIRST
 from chsink.spark.stay import staying
-from chsink.spark.stop import END_S, StopSignal, StopSignals, await_end, end_between_batches
 from chsink.spark.stream_plan import StreamPlan, of_frame
 from chsink.statemachine.rounds import Ranges
+from chsink.stop import END_S, StopSignal, StopSignals, await_end
 from chsink.tables.iceberg import CreateNamed, create_missing_iceberg
 from chsink.ui.beside import page_beside
 

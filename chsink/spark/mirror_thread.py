@@ -14,7 +14,7 @@ from chsink.errors import ChsinkError, UnavailableError, services
 from chsink.observe.logs import log_end
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark.mirror import BEGINS, MirrorRun
-from chsink.spark.stop import END_S, StopSignals
+from chsink.stop import END_S, StopSignals
 
 PAUSES_S = (1, 5, 30)
 """Before the mirror starts again after an outage; the last one repeats."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from chsink.batch.ledger import read_records
-from chsink.batch.model import Assignment
-from chsink.batch.recheck import check_readable
-from chsink.batch.roles import Landing, Observer
+from chsink.batch.roles import Landing
 from chsink.checks import check_start
 from chsink.clickhouse.landing import chosen, open_landing
 from chsink.connect import Services
+from chsink.driver.ledger import read_records
+from chsink.driver.recheck import check_readable
+from chsink.driver.roles import Assignment, Observer
 from chsink.errors import stream as errors
 from chsink.errors.several import raise_all
 from chsink.findings import raise_first

@@ -1,4 +1,4 @@
-"""The running query behind a ``foreachBatch`` call: its checkpoint and its plan.
+"""The running query behind a ``foreachBatch`` call: its checkpoint and its plan, and how it ends between two batches.
 
 Spark passes the function only the batch id.  The query's id is in the thread's local properties, and the query itself
 is in the session that started it.
@@ -6,15 +6,19 @@ is in the session that started it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from chsink.errors import stream
 from chsink.observe.observer import SparksCommit
 from chsink.spark.java import JavaObject
 from chsink.spark.stream_plan import StreamPlan, inspect
+from chsink.stop import POLL_S, StopSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,18 @@ def current_query(frame: DataFrame) -> RunningQuery:
             execution: JavaObject = query._jsq.streamingQuery()
             return RunningQuery(query_id, str(execution.runId()), str(execution.resolvedCheckpointRoot()), execution)
     raise stream.RANGES_UNKNOWN()
+
+
+def end_between_batches(
+    query: StreamingQuery,
+    end_after_batch: Callable[[float], bool],
+    stop: StopSignal,
+    log: structlog.typing.FilteringBoundLogger,
+) -> None:
+    """Stop a query after its current batch.  A further signal interrupts the batch, which the next start takes up."""
+    asked = stop.times
+    while not end_after_batch(POLL_S):
+        if stop.times > asked:
+            log.warning("stopping at once: the next start settles the current batch")
+            break
+    query.stop()

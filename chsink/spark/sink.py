@@ -24,10 +24,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from chsink.batch.loop import BatchLoop
-from chsink.batch.model import Assignment, PlannedBatch
+from chsink.batch.model import PlannedBatch
 from chsink.batch.roles import Landing
 from chsink.config import Config
 from chsink.connect import connected
+from chsink.driver.roles import Assignment
 from chsink.errors import AlteredError
 from chsink.errors import stream as errors
 from chsink.observe.metrics import Metrics

@@ -19,7 +19,7 @@ from chsink.observe.logs import log_end
 from chsink.observe.probes import Probes
 from chsink.spark.checks import GATEWAY
 from chsink.spark.session import end
-from chsink.spark.stop import POLL_S, StopSignals
+from chsink.stop import POLL_S, StopSignals
 
 
 @contextmanager

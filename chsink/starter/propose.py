@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.table import read_columns
 from chsink.config import Config, Route, load
 from chsink.connect import Services, connected
@@ -22,6 +21,7 @@ from chsink.findings import Finding
 from chsink.formats.raw_and_string import as_binary
 from chsink.kafka.sample import open_sampler
 from chsink.notation.metadata_columns import METADATA_COLUMNS
+from chsink.refusals import asking_target
 from chsink.registry.client import registry_of
 from chsink.sample import Misfits, sampled
 from chsink.starter.guess import Guess, guess

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from chsink.batch.halts import halt_error
 from chsink.config import Config
+from chsink.driver.halts import halt_error
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.statemachine.ranges import OffsetRange, TopicPartition

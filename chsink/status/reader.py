@@ -9,9 +9,9 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from chsink.batch.ledger import read_sink
 from chsink.config import Config
 from chsink.connect import Services, connected
+from chsink.driver.ledger import read_sink
 from chsink.errors import ChsinkError, PreflightError, UnavailableError, preflight
 from chsink.kafka.ages import first_times
 from chsink.observe.logs import configure

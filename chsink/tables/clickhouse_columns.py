@@ -14,7 +14,6 @@ from dataclasses import replace
 from time import monotonic, sleep
 from typing import Final
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.table import read_columns
@@ -25,6 +24,7 @@ from chsink.formats.table_by import Choice
 from chsink.mirror.clickhouse_types import type_of_column
 from chsink.mirror.nested_types import NewColumns
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
+from chsink.refusals import asking_target
 
 CREATED_S: Final = 30.0
 """How long a table may take that the same job creates."""

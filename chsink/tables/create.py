@@ -16,8 +16,6 @@ from typing import Final
 import pyarrow as pa
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_records
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
@@ -26,6 +24,7 @@ from chsink.clickhouse.table import read_columns
 from chsink.config import Config, Route
 from chsink.config.sections import Endpoint
 from chsink.decode.inferred import TEXT
+from chsink.driver.ledger import read_records
 from chsink.errors import preflight
 from chsink.findings import server_sentence
 from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
@@ -38,6 +37,7 @@ from chsink.notation import codes
 from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StateStore
+from chsink.refusals import asking_target
 from chsink.sample import sampled
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from structlog.typing import FilteringBoundLogger as BoundLogger
 
 from chsink import failpoints
-from chsink.batch.halts import asking_target
 from chsink.clickhouse import grants
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
@@ -25,6 +24,7 @@ from chsink.findings import server_sentence
 from chsink.notation import codes
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused
+from chsink.refusals import asking_target
 from chsink.tables.statements import add_columns, declared
 
 _Place = tuple[ClickHouseClient, str]

@@ -14,7 +14,6 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from chsink.batch.halts import asking_target
 from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.connect import Services, connected
@@ -24,6 +23,7 @@ from chsink.dlq.table import LettersInTable
 from chsink.errors import services as errors
 from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.observe.pace import TableSpeed
+from chsink.refusals import asking_target
 from chsink.statemachine.records import TopicTable
 from chsink.status.model import SinkStatus
 from chsink.status.reader import StatusReader

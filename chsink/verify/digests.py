@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
 from chsink.clickhouse.writer import arrow_stream
@@ -28,6 +27,7 @@ from chsink.errors import ChsinkError, preflight
 from chsink.notation import codes
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import Clock, ServerRefused
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.compare import I64, Digests
 from chsink.verify.content import BUCKETS

@@ -14,8 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from chsink.batch.halts import asking_target
-from chsink.batch.model import Assignment
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import fates_of, letters_topic
@@ -26,9 +24,11 @@ from chsink.dlq.digest import short_of
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import COLUMNS, letters_of
 from chsink.dlq.table import LettersInTable
+from chsink.driver.roles import Assignment
 from chsink.kafka.exact import Part
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import BadValue
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.verify.compare import I64, Digests, Expected, Found, compare, joined

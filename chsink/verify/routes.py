@@ -7,16 +7,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_records, read_sink
 from chsink.clickhouse.cluster import Cluster
 from chsink.config import Route
+from chsink.driver.ledger import read_records, read_sink
 from chsink.errors import PreflightError, preflight
 from chsink.errors.counts import counted
 from chsink.errors.several import raise_all
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader, open_exact_reader
 from chsink.ports import StateStore
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.verify.by_offset import AddedColumn, OffsetCheck, VerifyProgress

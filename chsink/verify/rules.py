@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.mutations import mutations
 from chsink.clickhouse.shards import RoutedTable
 from chsink.errors import preflight
+from chsink.refusals import asking_target
 
 KEEPS_ROWS = "MergeTree"
 KEEPS_NEWEST = "ReplacingMergeTree"

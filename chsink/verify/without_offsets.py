@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from chsink.batch.halts import asking_target
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.cluster import Cluster
+from chsink.driver.ledger import read_records
 from chsink.errors import preflight
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
 from chsink.ports import StateStore
+from chsink.refusals import asking_target
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.verify.by_content import ContentCheck, comparable, sums_of

@@ -17,13 +17,13 @@ from confluent_kafka import Producer
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from chsink.batch.ledger import Ledger
 from chsink.checks import check_start
 from chsink.cli.main import app
 from chsink.clickhouse.grants import SYSTEM_TABLES
 from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.config import load
 from chsink.connect import Services, connected
+from chsink.driver.ledger import Ledger
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.clickhouse.users import ClickHouseUser
 from chsink.embedded.kafka import EmbeddedKafka

@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from chsink.batch.ledger import Ledger, read_records
 from chsink.cli.main import app
 from chsink.clickhouse.landing import assemble
+from chsink.driver.ledger import Ledger, read_records
 from chsink.embedded.base.ports import free_port
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records

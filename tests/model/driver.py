@@ -1,4 +1,4 @@
-"""One driver process, one port call a step: what ``chsink.batch.driver`` does, in its order."""
+"""One driver process, one port call a step: what ``chsink.driver.driver`` does, in its order."""
 
 from __future__ import annotations
 

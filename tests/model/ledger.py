@@ -1,4 +1,4 @@
-"""The driver's hold on the state, as ``chsink.batch.ledger`` has it: claim, write, read back.
+"""The driver's hold on the state, as ``chsink.driver.ledger`` has it: claim, write, read back.
 
 ``STEPS`` maps the name of a driver's next step to all that it may lead to, ``LOCAL`` what needs no port call and so is done
 in the step before.  :mod:`tests.model.driver` and :mod:`tests.model.spark` add theirs.

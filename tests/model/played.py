@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.lanes import Lanes
-from chsink.batch.model import Ack, Assignment, PlannedBatch
-from chsink.batch.pace import Pace
+from chsink.batch.model import Ack, PlannedBatch
 from chsink.clickhouse.landing import assemble
+from chsink.driver.lanes import Lanes
+from chsink.driver.pace import Pace
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, HaltError
 from chsink.ports import StoredRow, Swap, Unanswered
 from chsink.statemachine.codec import decode

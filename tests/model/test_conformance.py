@@ -92,8 +92,8 @@ def _in_doubt() -> Story:
 @pytest.mark.parametrize(
     "name",
     [
-        "chsink.batch.driver.check_readable",
-        "chsink.batch.driver.check_same_topics",
+        "chsink.driver.driver.check_readable",
+        "chsink.driver.driver.check_same_topics",
         "chsink.clickhouse.pieces.check_same_topics",
     ],
 )

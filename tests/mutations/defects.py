@@ -56,7 +56,7 @@ class Defect:
 
 
 _WINDOW_TESTS, _MARK_TESTS = "tests/unit/clickhouse/test_window.py", "tests/unit/clickhouse/test_dedup_mark.py"
-_LEDGER_TESTS, _LANES_TESTS = "tests/unit/batch/test_ledger.py", "tests/unit/batch/test_lanes.py"
+_LEDGER_TESTS, _LANES_TESTS = "tests/unit/driver/test_ledger.py", "tests/unit/driver/test_lanes.py"
 _CASES, _SCENES = "tests/unit/statemachine/test_cases.py", "tests/sim/test_cases.py"
 _TOPIC_FAULTS = {
     "killed at task.after_dead_letters": 10.0,
@@ -140,7 +140,7 @@ DEFECTS = (
     # --- the order of a batch -------------------------------------------------------------------------------------------
     Defect(
         "BEFORE is remembered, not stored",
-        (becomes("chsink.batch.driver.Driver._announce", "A.write(B)", "A.records.update(B)"),),
+        (becomes("chsink.driver.driver.Driver._announce", "A.write(B)", "A.records.update(B)"),),
         "announced_first",
         seed=1,
     ),
@@ -148,16 +148,16 @@ DEFECTS = (
         "AFTER is stored before the inserts",
         (
             moved(
-                "chsink.batch.driver.Driver._land_recorded", "phase('after')", before="phase('insert' if ... else ...)"
+                "chsink.driver.driver.Driver._land_recorded", "phase('after')", before="phase('insert' if ... else ...)"
             ),
-            argument("chsink.batch.driver.Driver._land_recorded", "_done", 2, "{}"),
+            argument("chsink.driver.driver.Driver._land_recorded", "_done", 2, "{}"),
         ),
         "after_means_landed",
         seed=1,
     ),
     Defect(
         "a range whose task halted is confirmed with the others",
-        (drop("chsink.batch.driver.Driver._land_recorded", "add(...)"),),
+        (drop("chsink.driver.driver.Driver._land_recorded", "add(...)"),),
         "after_means_landed",
         seed=1,
     ),
@@ -337,8 +337,8 @@ DEFECTS = (
     ),
     Defect(
         "a range gains dead letters without being announced again",
-        (drop("chsink.batch.take_up.TakeUp.__call__", "_announce_more(...)"),),
-        test="tests/unit/batch/test_take_up.py::test_a_range_gains_dead_letters_before_any_is_sent",
+        (drop("chsink.driver.take_up.TakeUp.__call__", "_announce_more(...)"),),
+        test="tests/unit/driver/test_take_up.py::test_a_range_gains_dead_letters_before_any_is_sent",
     ),
     Defect(
         "a task keeps its error to itself, and acknowledgements need not tile the range",
@@ -352,8 +352,8 @@ DEFECTS = (
     Defect(
         "what is in doubt is forgotten when newer data comes",
         (
-            always("chsink.batch.driver.Driver._settle_all", "not A"),
-            drop("chsink.batch.driver.Driver._settle_first", "in_doubt"),
+            always("chsink.driver.driver.Driver._settle_all", "not A"),
+            drop("chsink.driver.driver.Driver._settle_first", "in_doubt"),
             without("chsink.statemachine.writes.before", "not in_doubt"),
             without("chsink.statemachine.writes.before", "... is Phase.AFTER"),
         ),
@@ -363,7 +363,7 @@ DEFECTS = (
     # --- rounds ---------------------------------------------------------------------------------------------------------
     Defect(
         "a batch ends after its first round",
-        (never("chsink.batch.driver.Driver._process", "is_empty"),),
+        (never("chsink.driver.driver.Driver._process", "is_empty"),),
         "halt_justified",
         seed=8,
     ),
@@ -421,7 +421,7 @@ DEFECTS = (
     ),
     Defect(
         "a range is sent again by the present shard layout",
-        (argument("chsink.batch.driver.Driver._layout", "layout", 0, "self.routes[key.topic].layout"),),
+        (argument("chsink.driver.driver.Driver._layout", "layout", 0, "self.routes[key.topic].layout"),),
         "no_defect",
         seed=2,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
@@ -431,7 +431,7 @@ DEFECTS = (
         "no fencing: a write replaces whatever is stored",
         (
             becomes(
-                "chsink.batch.ledger.Ledger.write",
+                "chsink.driver.ledger.Ledger.write",
                 "[_swap(A, ..., C) for A, C in D]",
                 "[Swap(now[str(A)].attempt, _row(A, C)) for now in [self._load()] for A, C in D]",
             ),
@@ -441,7 +441,7 @@ DEFECTS = (
     ),
     Defect(
         "an unknown outcome of a state write is taken for applied",
-        (becomes("chsink.batch.ledger.Ledger.write", "swap(...)", "_ or True"),),
+        (becomes("chsink.driver.ledger.Ledger.write", "swap(...)", "_ or True"),),
         "announced_first",
         seed=2,
     ),
@@ -450,14 +450,14 @@ DEFECTS = (
         "state is compared by the topic's name only",
         (
             answers("chsink.statemachine.table.Situation.id_differs", "False"),
-            never("chsink.batch.recheck.check_same_topics", "A != B.topic_id"),
+            never("chsink.driver.recheck.check_same_topics", "A != B.topic_id"),
         ),
         "announced_first",
         seed=39,
     ),
     Defect(
         "the topic's id is not asked again after reading",
-        (never("chsink.batch.recheck.check_same_topics", "A != B.topic_id"),),
+        (never("chsink.driver.recheck.check_same_topics", "A != B.topic_id"),),
         test="tests/unit/batch/test_task.py::test_nothing_of_a_topic_that_was_recreated_under_the_read_is_sent",
     ),
     Defect(
@@ -468,14 +468,14 @@ DEFECTS = (
     ),
     Defect(
         "a claim does not look for rows of what was never announced",
-        (drop("chsink.batch.driver.Driver.check_claimed", "_check_nothing_landed(...)"),),
+        (drop("chsink.driver.driver.Driver.check_claimed", "_check_nothing_landed(...)"),),
         "at_most_once",
         seed=298,
         often={"state lost": 60.0, "driver frozen": 12.0, "driver killed": 3.0, "second driver": 3.0},
     ),
     Defect(
         "retention during a settle goes unnoticed",
-        (never("chsink.batch.recheck.check_still_held", "A > B.start"),),
+        (never("chsink.driver.recheck.check_still_held", "A > B.start"),),
         "after_means_landed",
         seed=62,
     ),
@@ -571,7 +571,7 @@ DEFECTS = (
         "a batch settles only its own partitions",
         (
             argument(
-                "chsink.batch.driver.Driver._settle_first",
+                "chsink.driver.driver.Driver._settle_first",
                 "_settle_all",
                 1,
                 "{*_, *(k for k in self.ledger.records if k not in plan.keys.values())}",
@@ -612,7 +612,7 @@ DEFECTS = (
     # --- what Kafka deleted of ranges in doubt ------------------------------------------------------------------------
     Defect(
         "deleted offsets are given up and not listed",
-        (drop("chsink.batch.driver.Driver._list_deleted", "list_deleted(...)"),),
+        (drop("chsink.driver.driver.Driver._list_deleted", "list_deleted(...)"),),
         "one_fate",
         seed=6,
         often=_DELETED_FAULTS,
@@ -626,7 +626,7 @@ DEFECTS = (
     ),
     Defect(
         "a list of deleted offsets counts as never sent before",
-        (argument("chsink.batch.driver.Driver._list_deleted", "_assign", "again", "False"),),
+        (argument("chsink.driver.driver.Driver._list_deleted", "_assign", "again", "False"),),
         "at_most_once",
         seed=132,
         often=_DELETED_FAULTS | {"rows in doubt deleted": 8.0},
@@ -634,7 +634,7 @@ DEFECTS = (
     # --- one topic, several tables ------------------------------------------------------------------------------------
     Defect(
         "table_by may change in the middle of a batch",
-        (becomes("chsink.batch.lanes.Lanes._check_choices", "A is not None", "_ and tp not in found"),),
+        (becomes("chsink.driver.lanes.Lanes._check_choices", "A is not None", "_ and tp not in found"),),
         "at_most_once",
         seed=13,
         of="tables",
@@ -746,27 +746,27 @@ DEFECTS = (
     ),
     Defect(
         "a row of a newer owner is taken for a read that lags",
-        (becomes("chsink.batch.ledger.Ledger._unapplied", "_read(...).epoch > ...", "False"),),
+        (becomes("chsink.driver.ledger.Ledger._unapplied", "_read(...).epoch > ...", "False"),),
         test=f"{_LEDGER_TESTS}::test_a_row_of_a_newer_owner_is_no_read_that_lags",
     ),
     Defect(
         "rows that a claim made itself count as known before",
-        (becomes("chsink.batch.ledger.Ledger.claim", "_topic_tables(A) if ... is None else ...", "_topic_tables(A)"),),
+        (becomes("chsink.driver.ledger.Ledger.claim", "_topic_tables(A) if ... is None else ...", "_topic_tables(A)"),),
         test=f"{_LEDGER_TESTS}::test_rows_that_a_claim_made_itself_do_not_make_the_others_late",
     ),
     Defect(
         "a table that comes back is taken for left when another one has landed",
-        (argument("chsink.batch.ledger.Ledger._take_over", "adopt", "routed", "False"),),
-        test="tests/unit/batch/test_resent.py::test_tables_that_were_left_together_come_back_together",
+        (argument("chsink.driver.ledger.Ledger._take_over", "adopt", "routed", "False"),),
+        test="tests/unit/driver/test_resent.py::test_tables_that_were_left_together_come_back_together",
     ),
     Defect(
         "a table is left in partitions that no batch had",
-        (without("chsink.batch.lanes.Lanes._leave", "topic_partition in ..."),),
+        (without("chsink.driver.lanes.Lanes._leave", "topic_partition in ..."),),
         test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
     ),
     Defect(
         "a table is left in partitions of which a batch had no record",
-        (argument("chsink.batch.lanes.Lanes.process", "_leave", 0, "batch.ranges"),),
+        (argument("chsink.driver.lanes.Lanes.process", "_leave", 0, "batch.ranges"),),
         test=f"{_LANES_TESTS}::test_a_table_is_left_only_in_partitions_of_which_records_landed_without_it",
     ),
     Defect(
@@ -781,7 +781,7 @@ DEFECTS = (
     ),
     Defect(
         "a probe does not wait for inserts that run",
-        (drop("chsink.batch.take_up.TakeUp.__call__", "wait_for_inserts(...)"),),
+        (drop("chsink.driver.take_up.TakeUp.__call__", "wait_for_inserts(...)"),),
         test=f"{_SCENES}::test_a_probe_waits_for_an_insert_of_which_a_part_is_stored",
     ),
     Defect(
@@ -806,7 +806,38 @@ DEFECTS = (
     ),
     Defect(
         "foreign rows are not looked for",
-        (without("chsink.batch.take_up.TakeUp._without_foreign", "holds_foreign(...)"),),
-        test="tests/unit/batch/test_take_up.py",
+        (without("chsink.driver.take_up.TakeUp._without_foreign", "holds_foreign(...)"),),
+        test="tests/unit/driver/test_take_up.py",
+    ),
+    Defect(
+        "an empty log is believed by the wall clock",
+        (
+            becomes("chsink.clickhouse.replicas.current", "A or steady_ms()", "A or clock.now_ms()"),
+            becomes("chsink.clickhouse.replicas.current", "steady_ms() - A >= B", "clock.now_ms() - A >= B"),
+        ),
+        test="tests/unit/clickhouse/test_replicas.py::test_a_clock_that_somebody_sets_does_not_make_a_log_empty",
+    ),
+    Defect(
+        "the wall clock tells how old an answer is",
+        (
+            becomes("chsink.clickhouse.shared_looks.SharedLooks.of", "steady_ms()", "clock.now_ms()"),
+            becomes("chsink.clickhouse.writer.ShardWriter._check_time", "steady_ms()", "self.clock.now_ms()"),
+        ),
+        test="tests/unit/clickhouse/test_writer.py::test_a_clock_that_somebody_sets_makes_no_answer_fresh_or_old",
+    ),
+    Defect(
+        "an answer serves a task for as long as it runs",
+        (never("chsink.clickhouse.shared_looks.SharedLooks.of", "A - B >= SHARED_MS"),),
+        test="tests/unit/clickhouse/test_shared_looks.py::test_an_answer_serves_for_a_short_time_only",
+    ),
+    Defect(
+        "what a task has sent since an answer does not count",
+        (becomes("chsink.clickhouse.shared_looks.TimedLook.relied_on", "A + self.sends", "A"),),
+        test="tests/unit/clickhouse/test_shared_looks.py::test_what_was_sent_since_counts",
+    ),
+    Defect(
+        "pieces of a range in doubt share an answer",
+        (never("chsink.clickhouse.pieces.looks_for", "again"),),
+        test="tests/unit/clickhouse/test_shared_looks.py::test_a_range_that_was_in_doubt_asks_for_each_of_its_pieces",
     ),
 )

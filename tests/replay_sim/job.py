@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chsink.batch.ledger import Ledger
 from chsink.clickhouse.landing import new_ledger
 from chsink.dlq.kept import KeptLetters
+from chsink.driver.ledger import Ledger
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from chsink.batch.ledger import read_records
 from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.pieces import Piece, Prepared
 from chsink.clickhouse.shards import ShardTable
 from chsink.connect import Services
 from chsink.dlq.place import LettersTopic, replay_sink
 from chsink.dlq.where import where
+from chsink.driver.ledger import read_records
 from chsink.driver_name import driver_name
 from chsink.errors import ChsinkError, FencedError, HaltError, PreflightError, UnavailableError
 from chsink.ports import BadValue

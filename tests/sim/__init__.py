@@ -4,7 +4,7 @@
 
 - :mod:`hub`: the scheduler: greenlets, the clock, the random sources, faults and their counts.
 - :mod:`kafka`, :mod:`clickhouse`, :mod:`store`, :mod:`spark`, :mod:`checkpoint`: the services behind the ports.
-- :mod:`job`: one process that runs the production :class:`~chsink.batch.driver.Driver`.
+- :mod:`job`: one process that runs the production :class:`~chsink.driver.driver.Driver`.
 - :mod:`world`: starts, kills and freezes processes, and has an operator answer their halts.
 - :mod:`oracle`: the invariants after every step, and at the end.
 - :mod:`campaign`: many worlds, their coverage, and how a failing one is shrunk.

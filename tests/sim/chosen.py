@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from chsink.batch.ledger import parse_key
-from chsink.batch.model import Assignment
 from chsink.clickhouse.pieces import Prepared
+from chsink.driver.ledger import parse_key
+from chsink.driver.roles import Assignment
 from chsink.formats.pipeline import digest_of
 from chsink.formats.table_by import Choice
 from chsink.statemachine.codec import decode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.batch.ledger import parse_key
+from chsink.driver.ledger import parse_key
 from chsink.statemachine.codec import decode
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateRecord

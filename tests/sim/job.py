@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chsink.batch.lanes import Lanes
-from chsink.batch.ledger import read_records
 from chsink.batch.loop import BatchLoop
-from chsink.batch.model import Ack, Assignment, PlannedBatch
-from chsink.batch.pace import Pace
+from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.roles import Landing
 from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.connect import Services
+from chsink.driver.lanes import Lanes
+from chsink.driver.ledger import read_records
+from chsink.driver.pace import Pace
+from chsink.driver.roles import Assignment
 from chsink.findings import guarded, raise_first
 from chsink.formats.pipeline import Untouched
 from chsink.ports import StreamShape
@@ -34,7 +35,7 @@ IDLE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """:class:`chsink.batch.roles.Observer`: counts the cells of the decision table that were reached."""
+    """:class:`chsink.driver.roles.Observer`: counts the cells of the decision table that were reached."""
 
     world: World
 

@@ -12,8 +12,8 @@ from dataclasses import replace as changed
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chsink.batch.ledger import parse_key
 from chsink.clickhouse.landing import present_fingerprint
+from chsink.driver.ledger import parse_key
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.errors.several import raise_all
 from chsink.ports import ServerRefused, Unanswered

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from chsink.batch.model import Ack, Assignment, PlannedBatch
+from chsink.batch.model import Ack, PlannedBatch
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.landing import letters_topic
-from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared, looks_for
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
+from chsink.clickhouse.shared_looks import SharedLooks
 from chsink.clickhouse.writer import ShardWriter
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import HEADERS, RECORD_FIELDS, Delivery
 from chsink.dlq.topic import open_letters
+from chsink.driver.roles import Assignment
 from chsink.kafka.exact import Part
 from chsink.ports import BadValue, BlockWriter, Clock
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -95,7 +97,7 @@ class OneActor(Executor):
 
 
 class Runner:
-    """:class:`chsink.batch.roles.PieceRunner` of one driver process."""
+    """:class:`chsink.driver.roles.PieceRunner` of one driver process."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -147,7 +149,7 @@ class Runner:
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
                 with self._letters(clock) as letters_for:
-                    writer = partial(self._writer, clock)
+                    writer = partial(self._writer, clock, SharedLooks())
                     land = PieceLander(assigned, self.prepare, writer, world.kafka, self.fates, letters_for)
                     ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
@@ -181,7 +183,7 @@ class Runner:
         if self.waiting is not None:
             self.waiting.wake = 0
 
-    def _writer(self, clock: Clock, assignment: Assignment) -> BlockWriter:
+    def _writer(self, clock: Clock, shared: SharedLooks, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
         table, marks = assignment.key.table, assignment.record.seen.marks
         shards = [
@@ -192,7 +194,7 @@ class Runner:
             first = self.world.servers[0]
             place = InsertShard(Client(first), first.describe(LETTERS), marks[len(servers)], only_of(assignment.key))
             shards.append(place)
-        return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S)
+        return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S, looks_for(assignment, shared))
 
     @contextmanager
     def _letters(self, clock: Clock) -> Iterator[Callable[[Assignment, BlockWriter], Delivery]]:

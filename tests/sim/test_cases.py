@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from chsink import failpoints
-from chsink.batch.driver import Driver
 from chsink.batch.model import PlannedBatch
-from chsink.batch.recheck import check_still_held
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.window import SEND_FOR_S
+from chsink.driver.driver import Driver
+from chsink.driver.recheck import check_still_held
 from chsink.errors import halts
 from chsink.ports import StateStore
 from chsink.recovery import decide, partition_survey
@@ -584,7 +584,7 @@ def test_a_topic_recreated_while_kafka_is_asked_what_it_still_holds(monkeypatch:
         return check_still_held(*args, **kwargs)
 
     monkeypatch.setattr(Runner, "_disturb", expires_under_the_read)
-    monkeypatch.setattr("chsink.batch.driver.check_still_held", recreated_meanwhile)
+    monkeypatch.setattr("chsink.driver.driver.check_still_held", recreated_meanwhile)
     made.play()
     assert made.hub.counts["outcome CHS-308"] == 1
 

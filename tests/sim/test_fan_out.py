@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from chsink.batch.driver import Driver
-from chsink.batch.lanes import Lanes
 from chsink.batch.model import PlannedBatch
+from chsink.driver.driver import Driver
+from chsink.driver.lanes import Lanes
 from chsink.recovery.decide import plan_reset
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim import chosen

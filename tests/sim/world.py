@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from chsink import failpoints
-from chsink.batch.ledger import parse_key
 from chsink.dlq.fates import Fate
+from chsink.driver.ledger import parse_key
 from chsink.errors import ChsinkError, FencedError, UnavailableError
 from chsink.ports import StoredRow
 from chsink.recovery import partition_survey, survey
@@ -40,9 +40,9 @@ from tests.sim.store import Store
 from tests.sim.tasks import Attempt
 
 if TYPE_CHECKING:
-    from chsink.batch.model import Assignment
     from chsink.clickhouse.cluster import Cluster
     from chsink.clickhouse.shards import RoutedTable
+    from chsink.driver.roles import Assignment
     from chsink.recovery.explained import Prepare
 
 CALM_STEPS = 40_000

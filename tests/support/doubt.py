@@ -10,10 +10,10 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from chsink.batch.ledger import Ledger
 from chsink.cli.main import app
 from chsink.clickhouse.landing import present_fingerprint
 from chsink.connect import Services, connected
+from chsink.driver.ledger import Ledger
 from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import quote_strings
 from chsink.observe.logs import configure

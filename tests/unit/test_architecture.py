@@ -1,7 +1,7 @@
 """The rooms of the code base and who may call whom, read from the import statements.
 
 ``statemachine`` is the pure core; ``ports`` says what the sink needs from the world; adapters implement that and do not
-know each other; ``batch`` lands micro-batches by ports only; landers (``clickhouse``) stand on it; entry points join them.
+know each other; ``batch`` hands micro-batches to landers (``driver``, ``mirror``) and knows none; entry points join them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SHARED = {
     "chsink.errors",
     "chsink.ports",
     "chsink.findings",
+    "chsink.refusals",
     "chsink.failpoints",
     "chsink.notation",
     "chsink.statemachine",
@@ -35,8 +36,10 @@ ROOMS: dict[str, set[str]] = {
     "chsink.errors": set(),
     "chsink.ports": set(),
     "chsink.findings": set(),
+    "chsink.refusals": set(),
     "chsink.failpoints": set(),
     "chsink.clock": set(),
+    "chsink.stop": set(),
     "chsink.driver_name": set(),
     "chsink.versions": set(),
     "chsink.machine": {"chsink.jvm"},
@@ -57,12 +60,13 @@ ROOMS: dict[str, set[str]] = {
     "chsink.jvm": set(),
     "chsink.embedded": {"chsink.jvm"},
     "chsink.batch": set(),
+    "chsink.driver": {"chsink.batch"},
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
-    "chsink.dlq": {"chsink.batch", "chsink.kafka.transactions"},
-    # a lander stands on batch, which knows no lander
+    "chsink.dlq": {"chsink.driver", "chsink.kafka.transactions"},
     "chsink.clickhouse": {
         "chsink.batch",
+        "chsink.driver",
         "chsink.clock",
         "chsink.config",
         "chsink.decode",
@@ -82,10 +86,10 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka.same_records",
         "chsink.kafka.transactions",
     },
-    "chsink.observe": {"chsink.batch"},
+    "chsink.observe": {"chsink.batch", "chsink.driver"},
     "chsink.doctor": set(),
     "chsink.connect": {
-        "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.clock",
         "chsink.config",
@@ -94,7 +98,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.state",
     },
     "chsink.checks": {
-        "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.config",
         "chsink.connect",
@@ -113,7 +117,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka.admin",
         "chsink.mirror",
         "chsink.observe",
-        "chsink.spark.stop",
+        "chsink.stop",
         "chsink.tables",
     },
     "chsink.sample": {
@@ -124,7 +128,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.mirror",
     },
     "chsink.tables": {
-        "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.config",
         "chsink.decode",
@@ -135,7 +139,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.sample",
     },
     "chsink.starter": {
-        "chsink.batch",
         "chsink.clickhouse",
         "chsink.config",
         "chsink.connect",
@@ -147,7 +150,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.tables",
     },
     "chsink.recovery": {
-        "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.dlq",
         "chsink.driver_name",
@@ -156,6 +159,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "chsink.replay": {
         "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.decode",
         "chsink.dlq",
@@ -164,7 +168,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka",
     },
     "chsink.verify": {
-        "chsink.batch",
+        "chsink.driver",
         "chsink.clickhouse",
         "chsink.config",
         "chsink.decode",
@@ -172,9 +176,8 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka",
     },
-    "chsink.status": {"chsink.batch", "chsink.config", "chsink.connect", "chsink.kafka.ages", "chsink.observe"},
+    "chsink.status": {"chsink.driver", "chsink.config", "chsink.connect", "chsink.kafka.ages", "chsink.observe"},
     "chsink.ui": {
-        "chsink.batch",
         "chsink.clock",
         "chsink.config",
         "chsink.connect",
@@ -187,6 +190,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "chsink.spark": {
         "chsink.batch",
+        "chsink.driver",
         "chsink.checks",
         "chsink.clickhouse.landing",
         "chsink.clock",
@@ -197,6 +201,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.kafka.sample",
         "chsink.mirror",
         "chsink.observe",
+        "chsink.stop",
         "chsink.tables",
         "chsink.ui.beside",
     },

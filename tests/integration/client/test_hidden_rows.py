@@ -8,7 +8,6 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from chsink.batch.halts import asking_target
 from chsink.clickhouse.checks.emptied import _is_empty
 from chsink.clickhouse.client import WHOLE, ClickHouseClient, Connection
 from chsink.clickhouse.probe import count_rows, rows_by_offset, words_there
@@ -28,6 +27,7 @@ from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StoreUnavailable
 from chsink.recovery.landed import extent, present
+from chsink.refusals import asking_target
 from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey

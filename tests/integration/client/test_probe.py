@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.batch.confirm import confirm
-from chsink.batch.model import Ack, Assignment
+from chsink.batch.model import Ack
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.client import ClickHouseClient, Connection
@@ -26,6 +26,7 @@ from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.table import read_table
 from chsink.clickhouse.writer import ShardWriter
 from chsink.clock import SystemClock
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, HaltError, UnavailableError
 from chsink.notation.sql import TableName
 from chsink.statemachine.parts import Mark, Sending, TopicLife, Unsettled

@@ -11,8 +11,8 @@ from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
 from chsink import failpoints as failpoints_module
-from chsink.batch.ledger import Ledger
 from chsink.cli.main import app
+from chsink.driver.ledger import Ledger
 from chsink.embedded.stack import Stack
 from chsink.errors import FencedError, HaltError, PreflightError, UnavailableError
 from chsink.spark.sink import Sink, kafka_stream

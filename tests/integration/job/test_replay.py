@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from typer.testing import CliRunner
 
 from chsink import failpoints
-from chsink.batch.ledger import read_records
 from chsink.cli.main import app
 from chsink.connect import Services, connected
 from chsink.dlq import digest
 from chsink.dlq.letters import COLUMNS, create_table
 from chsink.dlq.topic import letter_of
 from chsink.dlq.where import where
+from chsink.driver.ledger import read_records
 from chsink.errors import FencedError, HaltError, PreflightError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.observe.logs import configure

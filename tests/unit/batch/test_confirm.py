@@ -7,7 +7,8 @@ import re
 import pytest
 
 from chsink.batch.confirm import confirm
-from chsink.batch.model import Ack, Assignment, ChunkAck
+from chsink.batch.model import Ack, ChunkAck
+from chsink.driver.roles import Assignment
 from chsink.errors import (
     AlteredError,
     ChsinkError,

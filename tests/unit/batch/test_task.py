@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chsink.batch.model import Ack, Assignment, ChunkAck, total
+from chsink.batch.model import Ack, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.kept import Kept, ShardRange
 from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.dlq.fates import Fate, Fates
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, services
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult, Word

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chsink.batch.model import Ack, Assignment, ChunkAck
+from chsink.batch.model import Ack, ChunkAck
 from chsink.batch.reader import Chunk
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.unknown_fields import NAMED, SAMPLE, FieldWatch, missing_columns, watch_of
 from chsink.decode.columns import Column
+from chsink.driver.roles import Assignment
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire
 from chsink.formats.settings import JSON

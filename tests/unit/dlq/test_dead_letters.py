@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from chsink.batch.model import Ack, Assignment, total
+from chsink.batch.model import Ack, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
@@ -17,6 +17,7 @@ from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import OFFSET
 from chsink.dlq.fates import Fate, Fates, Tolerance, tolerance
 from chsink.dlq.letters import COLUMNS
+from chsink.driver.roles import Assignment
 from chsink.errors import halts
 from chsink.errors.catalogue import from_wire
 from chsink.ports import BadValue, InsertResult, Word

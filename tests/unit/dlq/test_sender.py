@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from chsink.batch.model import Assignment
 from chsink.dlq import topic as under_test
 from chsink.dlq.letters import letters_of
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import Life, TopicLetters
+from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError
 from chsink.ports import BadValue
 from chsink.statemachine.parts import Seen, Sending, TopicLife

@@ -20,7 +20,7 @@ from chsink.config import load
 from chsink.config.sections import Observe
 from chsink.jvm.jars import spark_jars_folder
 from chsink.jvm.java import SUPPORTED
-from chsink.spark.stop import END_S
+from chsink.stop import END_S
 from tests.conftest import CHECKOUT
 
 DOCKER = CHECKOUT / "docker"

@@ -17,7 +17,7 @@ from chsink.config import Config, load
 from chsink.errors import halts
 from chsink.jvm.jars import SPARK_KAFKA, pins
 from chsink.observe.probes import Probes
-from chsink.spark.stop import END_S
+from chsink.stop import END_S
 from tests.conftest import CHECKOUT
 from tests.unit.install.test_image import PROJECT, environment, rest_of
 

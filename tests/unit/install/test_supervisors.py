@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.errors import ChsinkError, ConfigError, FencedError, HaltError, PreflightError, UnavailableError
-from chsink.spark.stop import END_S
+from chsink.stop import END_S
 from tests.conftest import CHECKOUT
 
 EXAMPLES = CHECKOUT / "docs" / "examples"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.ledger import Ledger, read_records
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.landing import new_ledger
 from chsink.clock import SystemClock
 from chsink.config import Config
+from chsink.driver.ledger import Ledger, read_records
 from chsink.kafka.admin import KafkaAdmin
 from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset

@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from chsink.batch.ledger import Ledger
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.connections import Connections
@@ -17,6 +16,7 @@ from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.config import Config
+from chsink.driver.ledger import Ledger
 from chsink.errors import UnavailableError
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import ResultRow, Unanswered

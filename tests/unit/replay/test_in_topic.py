@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from chsink.batch.model import Assignment
 from chsink.dlq.kept import KeptLetters, kept_in_topic
 from chsink.dlq.marks import marks_of
 from chsink.dlq.place import LetterPlace, LettersTopic
 from chsink.dlq.search import Letter, ReplayMark, delivered_until, held_in
 from chsink.dlq.where import where
+from chsink.driver.roles import Assignment
 from chsink.replay.in_topic import InTopic
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending

@@ -13,7 +13,7 @@ from chsink.config import Config
 from chsink.observe.metrics import MirrorMetrics
 from chsink.spark import mirror_thread
 from chsink.spark.mirror_thread import MirrorBeside
-from chsink.spark.stop import StopSignals
+from chsink.stop import StopSignals
 
 
 def test_a_catalog_that_never_answers_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

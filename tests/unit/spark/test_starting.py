@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from chsink.batch.ledger import Ledger
 from chsink.clock import SystemClock
+from chsink.driver.ledger import Ledger
 from chsink.spark.starting import FIRST, NEXT, starting_offsets
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.halts import Halts
-from chsink.batch.take_up import TakeUp
+from chsink.driver.halts import Halts
+from chsink.driver.take_up import TakeUp
 from chsink.errors import HaltError, halts
 from chsink.statemachine.parts import Mark, Seen, Sending, TopicLife
 from chsink.statemachine.records import Phase, StateKey, StateRecord

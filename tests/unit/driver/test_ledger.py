@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from chsink.batch.ledger import Ledger, parse_key, read_sink
+from chsink.driver.ledger import Ledger, parse_key, read_sink
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners

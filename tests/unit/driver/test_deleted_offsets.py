@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from chsink.batch.deleted_offsets import announce_deleted, listed
-from chsink.batch.model import Ack, Assignment, ChunkAck, left_out_of
+from chsink.batch.model import Ack, ChunkAck, left_out_of
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.letters import DELETED_ID, deleted_letter
 from chsink.dlq.place import LettersTopic
 from chsink.dlq.topic import letter_of
+from chsink.driver.deleted_offsets import announce_deleted, listed
+from chsink.driver.roles import Assignment
 from chsink.replay.choose import LetterChooser
 from chsink.replay.report import KeepReason, ReplayReport
 from chsink.statemachine.parts import Sending, TopicLife

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.driver import Destination, Driver
-from chsink.batch.lanes import Lanes, answering, in_lanes
-from chsink.batch.ledger import Ledger
 from chsink.batch.model import Ack, ChunkAck, PlannedBatch
-from chsink.batch.pace import TableLimit
+from chsink.driver.driver import Destination, Driver
+from chsink.driver.lanes import Lanes, answering, in_lanes
+from chsink.driver.ledger import Ledger
+from chsink.driver.pace import TableLimit
 from chsink.errors import HaltError
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes

@@ -7,8 +7,8 @@ from threading import Event, Thread, Timer
 
 import pytest
 
-from chsink.spark import stop
-from chsink.spark.stop import await_end
+from chsink import stop
+from chsink.stop import await_end
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Signals that end a job, and a query that ends between two batches."""
+"""Signals that end a process, and waiting for what was asked to end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import signal
 from collections.abc import Callable
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, Self
-
-import structlog
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+from typing import Any, Protocol, Self
 
 POLL_S = 1
 END_S = 120.0
@@ -52,21 +47,6 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, old in self._old.items():
             signal.signal(number, old)
-
-
-def end_between_batches(
-    query: StreamingQuery,
-    end_after_batch: Callable[[float], bool],
-    stop: StopSignal,
-    log: structlog.typing.FilteringBoundLogger,
-) -> None:
-    """Stop a query after its current batch.  A further signal interrupts the batch, which the next start takes up."""
-    asked = stop.times
-    while not end_after_batch(POLL_S):
-        if stop.times > asked:
-            log.warning("stopping at once: the next start settles the current batch")
-            break
-    query.stop()
 
 
 def await_end(join: Callable[[float], bool], stop: StopSignal, ask: Callable[[], None], *, asked: bool) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.recheck import check_logs
+from chsink.driver.recheck import check_logs
 from chsink.errors import HaltError
 from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import TopicPartition

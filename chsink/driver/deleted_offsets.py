@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, ChunkAck
+from chsink.batch.model import Ack, ChunkAck
+from chsink.driver.ledger import Ledger
+from chsink.driver.roles import Assignment
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import StateKey, StateRecord

@@ -23,17 +23,19 @@ from functools import partial
 
 from chsink import failpoints
 from chsink.batch.confirm import confirm
-from chsink.batch.deleted_offsets import ListDeleted, announce_deleted, listed
-from chsink.batch.halts import Halts, asking_target
-from chsink.batch.ledger import Ledger
-from chsink.batch.model import Ack, Assignment, PlannedBatch, left_out_of
-from chsink.batch.pace import Pace
-from chsink.batch.recheck import check_readable, check_same_topics, check_still_held
-from chsink.batch.roles import ExactReads, Observer, PieceRunner, Window
-from chsink.batch.round_plan import RoundPlan
-from chsink.batch.take_up import TakeUp
+from chsink.batch.model import Ack, PlannedBatch, left_out_of
+from chsink.batch.roles import ExactReads
+from chsink.driver.deleted_offsets import ListDeleted, announce_deleted, listed
+from chsink.driver.halts import Halts
+from chsink.driver.ledger import Ledger
+from chsink.driver.pace import Pace
+from chsink.driver.recheck import check_readable, check_same_topics, check_still_held
+from chsink.driver.roles import Assignment, Observer, PieceRunner, Window
+from chsink.driver.round_plan import RoundPlan
+from chsink.driver.take_up import TakeUp
 from chsink.errors import HaltError, PreflightError, halts
 from chsink.ports import Clock, KafkaCluster
+from chsink.refusals import asking_target
 from chsink.statemachine import rounds, writes
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -71,7 +73,7 @@ class Source:
 
 @dataclass(slots=True)
 class Driver:
-    """Drives one lane of a sink (:mod:`chsink.batch.lanes`).  ``routes`` is by topic.
+    """Drives one lane of a sink (:mod:`chsink.driver.lanes`).  ``routes`` is by topic.
 
     ``pipeline_of(topic, layout, recorded)`` is the fingerprint of an insert made now under that shard layout, for a
     range that was announced under ``recorded``.  ``answers_for`` says of which tables of which topics this driver

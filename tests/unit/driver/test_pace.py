@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chsink.batch.pace import PART, SURELY_PER_S, Pace
+from chsink.driver.pace import PART, SURELY_PER_S, Pace
 
 SENDS_S = 3_200
 START = SENDS_S // PART * SURELY_PER_S

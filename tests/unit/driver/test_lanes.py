@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from chsink.batch.driver import Destination, Driver
-from chsink.batch.lanes import Lanes, answering, in_lanes
 from chsink.batch.model import PlannedBatch
+from chsink.driver.driver import Destination, Driver
+from chsink.driver.lanes import Lanes, answering, in_lanes
 from chsink.errors import ChsinkError, HaltError, halts, services
 from chsink.statemachine.parts import Sending, TopicLife
 from chsink.statemachine.ranges import OffsetRange, TopicPartition

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from chsink.batch.halts import Halts, asking_target
-from chsink.batch.ledger import Ledger
-from chsink.batch.roles import Looked, Window
+from chsink.driver.halts import Halts
+from chsink.driver.ledger import Ledger
+from chsink.driver.roles import Looked, Window
 from chsink.errors import halts
 from chsink.ports import Clock
+from chsink.refusals import asking_target
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Mark, Seen
 from chsink.statemachine.records import StateKey, StateRecord

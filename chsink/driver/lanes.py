@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from chsink.batch.driver import Destination, Driver
-from chsink.batch.ledger import Ledger
-from chsink.batch.model import Assignment, PlannedBatch
-from chsink.batch.roles import ExactReads, PieceRunner
+from chsink.batch.model import PlannedBatch
+from chsink.batch.roles import ExactReads
+from chsink.driver.driver import Destination, Driver
+from chsink.driver.ledger import Ledger
+from chsink.driver.roles import Assignment, PieceRunner
 from chsink.errors import HaltError, halts
 from chsink.errors.several import raise_all
 from chsink.statemachine import writes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chsink.batch.recheck import check_readable
+from chsink.driver.recheck import check_readable
 from chsink.errors import HaltError
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chsink.batch.halts import asking_target
 from chsink.errors import ChsinkError, PreflightError, UnavailableError
 from chsink.findings import grant_of
 from chsink.ports import ServerRefused, Unanswered
+from chsink.refusals import asking_target
 
 HEAD = "Received ClickHouse exception, code: 497, server response: Code: 497. DB::Exception: "
 DENIED = "job user: Not enough privileges. To execute this query, it's necessary to have the grant "

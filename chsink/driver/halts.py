@@ -1,16 +1,13 @@
-"""From a halt of the pure core, or a query without an answer, to an error for users; and several halts as one."""
+"""From a halt of the pure core to an error for users; and several halts as one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from chsink.errors import ChsinkError, HaltError, preflight, services, without_values
+from chsink.errors import ChsinkError, HaltError
 from chsink.errors.catalogue import CATALOGUE
 from chsink.errors.several import raise_all
-from chsink.findings import grant_of, server_sentence
-from chsink.notation import codes
-from chsink.ports import ServerRefused, Unanswered
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import StateKey
 from chsink.statemachine.table import Decision, Halt
@@ -53,28 +50,3 @@ class Halts:
     def raise_all(self) -> None:
         """Raise all of them as one error, if there is any."""
         raise_all(list(self._by_key.values()))
-
-
-@contextmanager
-def asking_target() -> Iterator[None]:
-    """A question to the target that gets no answer, or is refused, is an error for users like any other."""
-    try:
-        yield
-    except Unanswered as error:
-        raise services.TARGET_UNANSWERED(error=error) from error
-    except ServerRefused as error:
-        raise refusal(error) from error
-
-
-def refusal(refused: ServerRefused) -> ChsinkError:
-    """Why the server answered a query with an error, and what to do.  Only what a retry may help is Unavailable."""
-    url, reason = refused.url or "ClickHouse", without_values(server_sentence(refused))
-    if refused.code == codes.ACCESS_DENIED:
-        return preflight.QUERY_FORBIDDEN(url=url, reason=reason, grant=grant_of(refused))
-    if refused.code in codes.AUTH:
-        return preflight.LOGIN_REFUSED(what=url, message=reason)
-    if refused.code in codes.LIMITS:
-        return preflight.QUERY_LIMITED(url=url, code=refused.code, reason=reason)
-    if refused.code in codes.REFUSED:
-        return preflight.QUERY_REFUSED(url=url, code=refused.code, reason=reason)
-    return services.QUERY_FAILED(url=url, code=refused.code, reason=reason)

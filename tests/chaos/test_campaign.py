@@ -1,0 +1,13 @@
+"""The simulator's long run.  Ten million steps and more are run by hand, as docs/simulator.md says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.campaign import run
+
+pytestmark = pytest.mark.slow
+
+
+def test_hundreds_of_thousands_of_steps_break_nothing_and_reach_everything() -> None:
+    run("tests.sim", 600_000)
