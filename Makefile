@@ -129,6 +129,8 @@ docs: setup ## write the pages, tables and pictures that are made from the code 
 	@mv docs/.configuration.new docs/configuration.md
 	@$(PY) -m chsink.cli.page > docs/.commands.new
 	@mv docs/.commands.new docs/commands.md
+	@$(PY) -m docs.site.api > docs/.python.new
+	@mv docs/.python.new docs/python.md
 	@$(PY) -m chsink.errors.page docs
 	@$(PY) -m tests.support.pages docs
 	@$(PY) -m docs.site.pictures docs/images

@@ -76,7 +76,7 @@ def ensure(set_name: str, progress: ivy.DownloadProgress | None = None, *, file:
 def spark_jars(progress: ivy.DownloadProgress | None = None) -> str:
     """The jars of Spark's Kafka source as ``spark.jars`` and ``spark-submit --jars`` take them: paths joined by commas.
 
-    Raises what :func:`ensure` raises.
+    They are fetched once.  Raises ChsinkError if one is missing and cannot be fetched.
     """
     return ",".join(map(str, ensure(SPARK_KAFKA, progress)))
 

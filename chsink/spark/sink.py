@@ -54,7 +54,11 @@ from chsink.tables.grow import add_missing
 
 
 class Sink:
-    """One sink: owns its state from the first batch (or ``start``) on.  Callable, for ``foreachBatch``."""
+    """Lands the batches of one query in the job's tables.  From ``start``, or its first batch, on it owns the sink's
+    state: an older process of the same sink stops with FencedError.
+
+    Let :meth:`start` begin the query, or pass the sink itself to ``foreachBatch`` of a query of your own.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -77,15 +81,16 @@ class Sink:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the last failed batch raised."""
+        """What the last batch that failed raised; None if none did."""
         return self._loop.failure
 
     # --- ways in --------------------------------------------------------------------------------------------------
 
     def start(self, stream: DataFrame) -> StreamingQuery:
-        """Claim the sink, settle what is in doubt, start the query with the configured checkpoint and trigger.
+        """Claim the sink, settle what is in doubt, and start a query with the job's checkpoint and trigger.
 
-        Raises ChsinkError before anything is read when a check fails or a range cannot be settled.
+        ``stream`` is what ``sink.stream(spark)`` gave, transformed or not.  Raises ChsinkError if a check fails, or a
+        range cannot be settled; nothing was read then.
         """
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
@@ -129,18 +134,18 @@ class Sink:
     # --- the source -------------------------------------------------------------------------------------------------
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The Kafka source as the configuration describes it, starting where the sink stands."""
+        """The Kafka source as the job file describes it.  It begins where the sink's last batch ended."""
         starting_offsets = self.starting_offsets()
         return kafka_stream(spark, self._services.config, starting_offsets, headers=self.needs_headers())
 
     def starting_offsets(self) -> str:
-        """``startingOffsets`` for the Kafka source (``chsink.spark.opening``), for the topics that there are now."""
+        """``startingOffsets`` for a Kafka source of your own: where the sink's last batch ended."""
         self._services.take_up_topics()
         return source_offsets(self._services)
 
     def needs_headers(self) -> bool:
-        """Whether a target table has a column for the records' headers, a header chooses the table, or dead letters
-        hold them, so that the source must read them.
+        """Whether a Kafka source of your own must set ``includeHeaders``: a table has a column for headers, a header
+        chooses the table, or dead letters hold them.
         """
         chosen = any(r.choice and r.choice.source == "header" for r in self._services.config.routes)
         if chosen or self.config.keeps_records:
