@@ -87,7 +87,7 @@ def before(
     )
 
 
-def chosen(
+def replaying(
     record: StateRecord, offsets: tuple[int, ...], said: Announcement, *, epoch: int, attempt: str
 ) -> StateRecord:
     """Announce the replay of the dead letters at these offsets (ascending, at least one), as an incarnation of its own:

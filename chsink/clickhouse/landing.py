@@ -250,11 +250,11 @@ def new_ledger(cluster: Cluster, store: StateStore, driver: str, sink: str = "",
         new_attempt,
         timeout_ms,
         config.matched_topics,
-        () if sink else chosen(cluster),
+        () if sink else named_by_records(cluster),
         resets,
     )
 
 
-def chosen(cluster: Cluster) -> frozenset[TopicTable]:
+def named_by_records(cluster: Cluster) -> frozenset[TopicTable]:
     """The tables that the records of a topic name."""
     return frozenset(leads for leads, route in cluster.routes.items() if route.choice)

@@ -157,7 +157,7 @@ class Replay:
             length = offsets[-1] + 1 - offsets[0]
             said = writes.Announcement(None, Sending(length, layout, pipeline), Seen(now, marks[key.table]))
             record = self.ledger.records[key]
-            changes[key] = writes.chosen(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
+            changes[key] = writes.replaying(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
         self.ledger.write(changes)
 
     def _land(self, key: StateKey, *, again: bool = False) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from chsink.clickhouse.landing import chosen
+from chsink.clickhouse.landing import named_by_records
 from chsink.connect import Services
 from chsink.driver.ledger import read_records
 from chsink.errors import ChsinkError, halts, local, preflight
@@ -67,7 +67,7 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
 
     A table that records name (``table_by``) begins where the topic's other tables are, so it lacks none.
     """
-    alone = services.clickhouse.routes.keys() - chosen(services.clickhouse)
+    alone = services.clickhouse.routes.keys() - named_by_records(services.clickhouse)
     missed: list[PassedOver] = []
     for again in range(LOOKS):
         if again:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from chsink.batch.roles import Landing
 from chsink.checks import check_start
-from chsink.clickhouse.landing import chosen, open_landing
+from chsink.clickhouse.landing import named_by_records, open_landing
 from chsink.connect import Services
 from chsink.driver.ledger import read_records
 from chsink.driver.recheck import check_readable
@@ -80,7 +80,7 @@ def source_offsets(services: Services) -> str:
     routes, matched = services.clickhouse.routes, services.config.matched_topics
     ids = kafka.topic_ids(topics)
     sink = services.config.sink.name
-    named = chosen(services.clickhouse)
+    named = named_by_records(services.clickhouse)
     keys = [StateKey(sink, tp.topic, tp.partition, table) for topic, table in named for tp in held if tp.topic == topic]
     records = {k: r for k, r in stored.items() if services.clickhouse.is_routed(k)}
     records |= joining(stored, keys, named)

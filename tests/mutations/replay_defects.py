@@ -36,7 +36,7 @@ REPLAY_DEFECTS = (
         "replay: the nonce of the list before is used again",
         (
             argument(
-                "chsink.statemachine.writes.chosen",
+                "chsink.statemachine.writes.replaying",
                 "replace(A, ...)",
                 "life",
                 "replace(A.life, nonce=record.life.nonce or attempt)",

@@ -41,7 +41,7 @@ def within(fill: Callable[[Topic], None], body: Callable[[Topic], None]) -> None
 
 def announced(*offsets: int) -> StateRecord:
     said = writes.Announcement(None, Sending(1, "L", "P"), Seen(1))
-    return writes.chosen(writes.empty(1, "a"), offsets, said, epoch=1, attempt="list")
+    return writes.replaying(writes.empty(1, "a"), offsets, said, epoch=1, attempt="list")
 
 
 def later(*offsets: int) -> StateRecord:

@@ -337,7 +337,7 @@ def test_a_replay_holds_its_list_until_it_is_done() -> None:
     record = writes.empty(1, "a")
     nonces = set()
     for attempt, listed in (("b", (0, 7, 9)), ("c", (3,)), ("d", (8, 2**62))):
-        doubtful = writes.chosen(record, listed, SAID, epoch=1, attempt=attempt)
+        doubtful = writes.replaying(record, listed, SAID, epoch=1, attempt=attempt)
         assert (doubtful.range, doubtful.doubt.only) == (OffsetRange(listed[0], listed[-1] + 1), listed)
         assert decode(encode(doubtful)) == doubtful
         renewed = writes.renew(doubtful, Seen(200, ()), epoch=2, attempt="r")
