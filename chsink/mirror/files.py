@@ -42,6 +42,8 @@ GROUP_BYTES = 32 * 2**20
 """Bytes of a row group in memory, some 10 MB in a file.  Iceberg's default, 128 MB, is most of a worker's memory."""
 HELD_BYTES = 2 * GROUP_BYTES
 """How many bytes of rows wait in memory, over all partition values."""
+SPLIT_BYTES = 16 * 2**20
+"""How many bytes of rows are split by partition value at once: each value that they have costs two kilobytes."""
 OPEN_FILES = 50
 """How many files are open at once, over all partition values: on S3 each holds a buffer of 5 MB."""
 
@@ -60,6 +62,7 @@ class DataFiles:
     def __init__(self, metadata: TableMetadata, io: FileIO, attempt: UUID) -> None:
         self._settings = _Settings(metadata, io, attempt)
         self._partitioning = Partitioning(metadata.spec(), metadata.schema())
+        self._unsplit = _Values(())
         self._waiting: dict[tuple[str, ...], _Values] = {}
         self._held = 0
         self._open: dict[tuple[str, ...], _OpenFile] = {}
@@ -68,14 +71,11 @@ class DataFiles:
 
     def write(self, rows: pa.Table) -> None:
         """Add rows of the table's schema, as :class:`chsink.mirror.types.TableColumns` makes them."""
-        settings = self._settings
-        for part in self._partitioning.split(rows):
-            if part.rows.num_rows:
-                waiting = self._waiting.setdefault(part.key, _Values(part.values))
-                waiting.add(part.rows)
-                self._held += part.rows.nbytes
-                while waiting.rows >= settings.group_rows or waiting.bytes >= settings.group_bytes:
-                    self._write_group(part.key, waiting)
+        settings, unsplit = self._settings, self._unsplit
+        unsplit.add(rows)
+        self._held += rows.nbytes
+        if unsplit.rows >= settings.group_rows or unsplit.bytes >= min(SPLIT_BYTES, settings.group_bytes):
+            self._split()
         if self._held >= max(HELD_BYTES, settings.group_bytes) and len(self._waiting) > 1:
             self._write_all()
 
@@ -95,8 +95,21 @@ class DataFiles:
         self.release()
         return self._done
 
+    def _split(self) -> None:
+        """By partition value; what fills a row group is written."""
+        settings, whole = self._settings, self._unsplit
+        self._unsplit = _Values(())
+        self._held -= whole.bytes
+        for part in self._partitioning.split(whole.take(whole.rows)) if whole.rows else ():
+            waiting = self._waiting.setdefault(part.key, _Values(part.values))
+            waiting.add(part.rows)
+            self._held += part.rows.nbytes
+            while waiting.rows >= settings.group_rows or waiting.bytes >= settings.group_bytes:
+                self._write_group(part.key, waiting)
+
     def _write_all(self) -> None:
         """All at once, not the largest alone: the rows of small values keep the batches in memory that they are of."""
+        self._split()
         for key, waiting in list(self._waiting.items()):
             while waiting.rows:
                 self._write_group(key, waiting)

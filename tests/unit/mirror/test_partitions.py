@@ -312,6 +312,20 @@ def test_many_values_in_one_range(open_catalog: Open, monkeypatch: pytest.Monkey
     assert {file.partition[0] for file in files} == set(range(400)) and all(len(set(content(f))) == 1 for f in files)
 
 
+def test_a_value_costs_memory_once_for_many_batches(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ W-3: each batch had a slice for each of its values: with 10,000 values, a worker's memory grew to a gigabyte."""
+    table = made(
+        open_catalog, Schema(NestedField(1, "c", LongType())), PartitionField(1, 1000, IdentityTransform(), "p")
+    )
+    monkeypatch.setattr(files_module, "SPLIT_BYTES", 8 * 400)
+    writer = DataFiles(table.metadata, table.io, uuid4())
+    for _ in range(30):
+        writer.write(rows_of(table, c=list(range(40))))
+    waiting = [len(values._tables) for values in writer._waiting.values()]
+    assert waiting == [3] * 40, "30 batches of 40 values were split 3 times"
+    assert sum(file.record_count for file in writer.close()) == 1200
+
+
 @pytest.mark.parametrize("nulls", list(NullOrder))
 @pytest.mark.parametrize("direction", list(SortDirection))
 def test_rows_are_sorted_as_the_table_asks(open_catalog: Open, direction: SortDirection, nulls: NullOrder) -> None:
