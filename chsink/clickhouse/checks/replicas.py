@@ -6,10 +6,11 @@ What passes by itself (a lag, a server that is away) is a warning: the job waits
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.checks.rules import memory
+from chsink.clickhouse.table import TargetTable, read_settings
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.ports import Clock, Queries
@@ -74,6 +75,7 @@ def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int
         yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=end - seen.log_pointer)
     if seen.lost_parts:
         yield found(Severity.WARNING, preflight.REPLICA_LOST_PARTS, **at, parts=seen.lost_parts)
+    yield from _forgets_sooner(client, table)
 
 
 def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> bool:
@@ -85,6 +87,15 @@ def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, cloc
         clock.sleep(PAUSE_S)
         now = status(client, table)
     return False
+
+
+def _forgets_sooner(client: Queries, table: TargetTable) -> Iterator[Finding]:
+    """``table`` is as the replica in use has it; settings are each replica's own."""
+    own = replace(table, merge_tree=read_settings(client, table))
+    if own.window_blocks < table.window_blocks or (own.window_s or 0) < (table.window_s or 0):
+        said = {"theirs": memory(own.window_blocks, own.window_s), "ours": memory(table.window_blocks, table.window_s)}
+        at = {"table": table.canonical, "url": client.url, "blocks": table.window_blocks, "window": table.window_s}
+        yield found(Severity.WARNING, preflight.REPLICA_FORGETS, **at, **said)
 
 
 def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, all_answer: bool) -> Iterator[Finding]:
@@ -108,7 +119,8 @@ def _majority(quorum: str, total: int) -> int:
 def memory_finding(table: TargetTable, url: str, needed_s: int, longest_s: int) -> Finding | None:
     """Whether the table remembers tokens for long enough; None where it has no limit by time.
 
-    ``needed_s``: for one send; ``longest_s``: for a send with all its retries.
+    ``needed_s``: for one send; ``longest_s``: for a send with all its retries.  A settle of many pieces may take longer
+    than both: each send looks at the server's clock, and what would be sent too late is probed by the next start.
     """
     if table.window_s is None:
         return None
@@ -118,4 +130,5 @@ def memory_finding(table: TargetTable, url: str, needed_s: int, longest_s: int) 
     blocks = table.window_blocks
     if table.window_s < longest_s:
         return found(Severity.WARNING, preflight.WINDOW_SHORT, **at, blocks=blocks, longest=longest_s)
-    return passed(preflight.WINDOW_TOO_SHORT, **at, blocks=blocks, longest=longest_s)
+    sends = {"longest": longest_s, "latest": table.window_s - needed_s}
+    return passed(preflight.WINDOW_TOO_SHORT, **at, blocks=blocks, **sends)

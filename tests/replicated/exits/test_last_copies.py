@@ -1,0 +1,9 @@
+"""What messages ask for destroys no last copy of a record, in Replicated tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.exits.test_last_copies import *  # noqa: F403 - all its tests and their fixtures
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
