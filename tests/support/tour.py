@@ -152,9 +152,9 @@ class Tour:
             first = 35 + 10 * at
             job.send_values(0, [{"id": n, "n": "a"} for n in range(first, first + 10)])
             crash_before_after(job, spark, failpoints)
-            words = ("state", "resolve", job.topic, "0", verdict, "--yes")
+            words = ["state", "resolve", job.topic, "0", verdict, "--yes"]
             if verdict == "--resend":
-                words = (*words, "--senders-gone")
+                words.append("--senders-gone")
                 self.cli(*words, code=2)
                 self.everywhere_once(f"DELETE FROM {TABLE} WHERE _kafka_offset >= {first}")
             self.cli(*words)

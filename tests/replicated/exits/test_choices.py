@@ -2,8 +2,4 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.exits.test_choices import *  # noqa: F403 - all its tests and their fixtures
-
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
