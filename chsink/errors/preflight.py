@@ -602,7 +602,8 @@ WINDOW_SHORT = preflight(
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
-    "{table} at {url} remembers {theirs}, less than the replica in use ({ours}); each replica removes tokens of all",
+    "{table} at {url} remembers {theirs}, less than the replica in use ({blocks} blocks for {window} s), and each "
+    "replica removes tokens of all",
     "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )
