@@ -126,7 +126,7 @@ VIEW_FORGETS = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after {fills} has forgotten its token is counted twice there",
-    "run ALTER TABLE {fills} MODIFY SETTING {settings}",
+    "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
 )
 VIEW_UNSEEN = preflight(
     "CHS-208",
@@ -591,14 +591,21 @@ WINDOW_TOO_SHORT = preflight(
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
     "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
-    "{longest} s",
+    "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
 )
 WINDOW_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
     "s (retry_for_s, insert_timeout_s, margin_s)",
-    "run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or lower "
-    "clickhouse.retry_for_s",
+    "on each replica, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or "
+    "lower clickhouse.retry_for_s",
+)
+REPLICA_FORGETS = preflight(
+    "CHS-234",
+    "{table} at {url} remembers {theirs}, less than the replica in use ({blocks} blocks for {window} s), and each "
+    "replica removes tokens of all",
+    "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
+    "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )
 # --- CHS-244 to CHS-249: replicas
 

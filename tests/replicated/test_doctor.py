@@ -121,7 +121,8 @@ def test_all_is_well(bench: Bench) -> None:
         at = f"{bench.database}.{name}"
         assert f"{at} has 2 replicas, insert_quorum is auto" in said
         window = f"{at} at {bench.urls[0]} remembers 10000 blocks, for 3600 s"
-        assert f"{window}; an insert with all its retries takes up to 450 s" in said
+        settle = "no insert of a range starts later than 3450 s after its announcement"
+        assert f"{window}; an insert with all its retries takes up to 450 s, and {settle}" in said
 
 
 COLUMN = {"t": "id", "dead": "reason", "filled": "n"}
@@ -241,8 +242,26 @@ def test_how_long_a_table_remembers_tokens(bench: Bench) -> None:
         assert [one["sentence"].partition(" ")[0] for one in found] == both
     found = bench.doctor("clickhouse.retry_for_s=4000")
     for one in found:
-        command(bench.urls[0], one["fix"].removeprefix("run ").partition(";")[0])
+        bench.everywhere(one["fix"].removeprefix("on each replica, run ").partition(";")[0])
     eventually("the windows", lambda: bench.doctor("clickhouse.retry_for_s=4000") == [])
+
+
+def test_a_replica_that_forgets_sooner(bench: Bench) -> None:
+    """⚑ Settings are each replica's own, and it removes tokens of all: those that the replica in use seems to remember."""
+    for table in ("t", "dead"):
+        alter = f"ALTER TABLE {bench.database}.{table} MODIFY SETTING"
+        command(
+            bench.urls[1], f"{alter} replicated_deduplication_window = 9, replicated_deduplication_window_seconds = 60"
+        )
+    found = bench.doctor()
+    assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "warning")] * 2
+    at = f"{bench.database}.t at {bench.urls[1]}"
+    assert found[0]["sentence"].startswith(
+        f"{at} remembers 9 blocks for 60 s, less than the replica in use (10000 blocks"
+    )
+    for one in found:
+        command(bench.urls[1], one["fix"].removeprefix("on this server, run ").partition(";")[0])
+    assert bench.doctor() == []
 
 
 def test_a_view_whose_table_forgets_sooner(bench: Bench) -> None:
@@ -254,5 +273,5 @@ def test_a_view_whose_table_forgets_sooner(bench: Bench) -> None:
     [found] = bench.doctor()
     assert (found["id"], found["severity"]) == ("CHS-208", "warning")
     assert "remembers 10000 blocks for 60 s, less than" in found["sentence"]
-    command(bench.urls[0], found["fix"].removeprefix("run "))
+    bench.everywhere(found["fix"].removeprefix("run ").partition(";")[0])
     assert bench.doctor() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from tests.integration.client.test_probe import (
     test_a_delete_that_fails_each_time_can_be_stopped_as_its_error_says,
     test_a_piece_of_which_a_part_is_there_halts,
     test_a_table_that_is_complete_does_not_prove_its_view,
+    test_a_view_that_forgets_sooner_than_its_table,
     test_dropped_parts_take_their_tokens_along,
     test_records_that_compaction_removed_since_stop_nothing,
     test_rows_that_a_patch_deleted_are_missed,
@@ -29,9 +31,6 @@ from tests.integration.client.test_probe import (
     test_rows_that_were_detached_and_attached_are_not_landed_twice_unnoticed,
     test_what_the_table_has_is_sent_again_to_feed_its_view,
     test_without_a_view_a_complete_piece_is_done,
-)
-from tests.integration.exits.test_exits import (
-    test_a_piece_is_there_in_part,
 )
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
@@ -43,9 +42,9 @@ pytestmark = pytest.mark.slow
 __all__ = [
     "target",
     "test_a_delete_that_fails_each_time_can_be_stopped_as_its_error_says",
-    "test_a_piece_is_there_in_part",
     "test_a_piece_of_which_a_part_is_there_halts",
     "test_a_table_that_is_complete_does_not_prove_its_view",
+    "test_a_view_that_forgets_sooner_than_its_table",
     "test_dropped_parts_take_their_tokens_along",
     "test_records_that_compaction_removed_since_stop_nothing",
     "test_rows_that_a_patch_deleted_are_missed",
@@ -86,6 +85,20 @@ def test_a_replica_has_not_taken_over_what_a_stopped_delete_removed(
         land(second, target, *range(10, 20), probe=False, since=announced)
     first.close()
     second.close()
+
+
+def test_a_settle_that_outlasts_the_window_sends_nothing_more(client: ClickHouseClient, target: str) -> None:
+    """⚑ As CHS-234 says, however many pieces and retries the range has: an insert may take 30 s, the margin is 30 s."""
+    announced = mark_of(client, target)
+    land(client, target, *range(10, 15), probe=False, since=announced)
+    earlier = replace(announced, at_s=announced.at_s - 3540)
+    with pytest.raises(
+        UnavailableError, match=r"CHS-707.* announced 35\d\d s ago, and tokens are remembered for 3600 s only"
+    ):
+        land(client, target, *range(10, 20), probe=False, since=earlier)
+    assert held(client, target, "_kafka_offset") == [*range(10, 15)]
+    land(client, target, *range(10, 20), probe=True)
+    assert held(client, target, "_kafka_offset") == [*range(10, 20)]
 
 
 @pytest.mark.soak

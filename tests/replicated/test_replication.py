@@ -46,13 +46,17 @@ def test_a_token_is_kept_once_whichever_replica_it_is_sent_to(clients: list[Clie
     assert [scalar(client, f"SELECT count() FROM {table}") for client in clients] == [3, 3]
 
 
-def test_a_token_is_forgotten_once_a_block_comes_that_is_later_than_the_windows_seconds(clients: list[Client]) -> None:
-    """The clock alone forgets nothing: the window ends at the newest block."""
-    table = make_table(
-        clients[0],
-        "SETTINGS replicated_deduplication_window_seconds = 1, cleanup_delay_period = 1, "
-        "max_cleanup_delay_period = 2, cleanup_delay_period_random_add = 0",
-    )
+@pytest.mark.parametrize("where", ["everywhere", "on another replica"])
+def test_a_token_is_forgotten_once_a_block_comes_that_is_later_than_the_windows_seconds(
+    clients: list[Client], where: str
+) -> None:
+    """The clock alone forgets nothing: the window ends at the newest block.  ⚑ Replicas have settings of their own, and
+    each of them removes the tokens of all.
+    """
+    cleaning = "cleanup_delay_period = 1, max_cleanup_delay_period = 2, cleanup_delay_period_random_add = 0"
+    table = make_table(clients[0], f"SETTINGS {cleaning}")
+    for client in clients if where == "everywhere" else clients[1:]:
+        client.command(f"ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = 1")
     send(clients[0], table, "one")
 
     def rows_after_a_later_block() -> int:

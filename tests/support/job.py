@@ -97,11 +97,24 @@ class Job:
         payload = columns or ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
         what = f"({payload}, {metadata})" if metadata else f"({payload})"
         how = engine or f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        statement = f"CREATE TABLE {DATABASE}.{table} {what} {how}"
-        for shard in self.shards:
-            command(shard, replicated(statement) if self.replicas else statement)
+        self.create(f"CREATE TABLE {DATABASE}.{table} {what} {how}")
         self.tables[topic] = f"{DATABASE}.{table}"
         return self.tables[topic]
+
+    def create(self, statement: str) -> None:
+        """Run the CREATE TABLE of a MergeTree on every shard; with replicas, as that of a Replicated table on all of them."""
+        for shard in self.shards:
+            command(shard, replicated(statement) if self.replicas else statement)
+
+    def everywhere(self, statement: str) -> None:
+        """Run what replicas do not take from each other: on every shard and every replica."""
+        for url in (*self.shards, *self.replicas):
+            command(url, statement)
+
+    @property
+    def window(self) -> str:
+        """The setting of the tables that says how many blocks they remember."""
+        return f"{'' if self.replicas else 'non_'}replicated_deduplication_window"
 
     @property
     def topic(self) -> str:

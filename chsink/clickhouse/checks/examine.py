@@ -18,7 +18,7 @@ from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.checks.letters import letters_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
-from chsink.clickhouse.checks.replicas import Status, log_end, memory_finding, replica_findings, status, together
+from chsink.clickhouse.checks.replicas import Status, log_end, memory_findings, replica_findings, status, together
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.checks.views import attached, view_findings
@@ -258,9 +258,7 @@ class ClickHouseChecks:
         """How long the table remembers tokens, beside how long an insert may take."""
         ch = self._config.clickhouse
         needed_s = self._config.in_doubt.margin_s + math.ceil(ch.insert_timeout_s)
-        judged = memory_finding(shard.table, shard.url, needed_s, needed_s + math.ceil(ch.retry_for_s))
-        if judged is not None:
-            yield judged
+        yield from memory_findings(shard.table, shard.url, needed_s, needed_s + math.ceil(ch.retry_for_s))
 
     def _unused_rights(self, client: ClickHouseClient, urls: tuple[str, ...]) -> Iterator[Finding]:
         """What the job can do without: ``_part`` is of use where parts are numbered, and rows are looked for."""

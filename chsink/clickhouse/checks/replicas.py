@@ -6,10 +6,11 @@ What passes by itself (a lag, a server that is away) is a warning: the job waits
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.checks.rules import memory
+from chsink.clickhouse.table import TargetTable, read_settings
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.ports import Clock, Queries
@@ -63,7 +64,7 @@ def log_end(seen: Iterable[Status]) -> int:
 
 
 def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> Iterator[Finding]:
-    """What is wrong with one replica; ``end``: :func:`log_end`."""
+    """What is wrong with one replica; ``end``: :func:`log_end`.  ``table`` is as the replica in use has it."""
     at = {"table": table.canonical, "url": client.url}
     if seen.readonly or seen.session_expired:
         why = "it has no session with its Keeper" if seen.session_expired else "it is read-only"
@@ -74,6 +75,10 @@ def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int
         yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=end - seen.log_pointer)
     if seen.lost_parts:
         yield found(Severity.WARNING, preflight.REPLICA_LOST_PARTS, **at, parts=seen.lost_parts)
+    own = replace(table, merge_tree=read_settings(client, table))  # each replica has settings of its own
+    if own.window_blocks < table.window_blocks or (own.window_s or 0) < (table.window_s or 0):
+        said = at | {"blocks": table.window_blocks, "window": table.window_s}
+        yield found(Severity.WARNING, preflight.REPLICA_FORGETS, **said, theirs=memory(own.window_blocks, own.window_s))
 
 
 def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> bool:
@@ -92,7 +97,7 @@ def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, a
     [*_, any_of_them] = by_url.values()
     active, total = any_of_them.active, any_of_them.total
     if active < total:
-        needed = _majority(quorum, total)
+        needed = total // 2 + 1 if quorum == "auto" else max(1, int(quorum or 0))
         said = {"table": table.canonical, "active": active, "total": total, "needed": needed}
         yield found(Severity.WARNING, preflight.REPLICAS_INACTIVE, **said)
     unlisted = sorted(set(any_of_them.names) - {one.name for one in by_url.values()})
@@ -101,21 +106,19 @@ def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, a
         yield found(Severity.INFO, preflight.REPLICAS_UNLISTED, table=table.canonical, names=names)
 
 
-def _majority(quorum: str, total: int) -> int:
-    return total // 2 + 1 if quorum == "auto" else max(1, int(quorum or 0))
+def memory_findings(table: TargetTable, url: str, needed_s: int, longest_s: int) -> Iterator[Finding]:
+    """Whether the table remembers tokens for long enough; nothing where it has no limit by time.
 
-
-def memory_finding(table: TargetTable, url: str, needed_s: int, longest_s: int) -> Finding | None:
-    """Whether the table remembers tokens for long enough; None where it has no limit by time.
-
-    ``needed_s``: for one send; ``longest_s``: for a send with all its retries.
+    ``needed_s``: for one send; ``longest_s``: for a send with all its retries.  A settle of many pieces may take longer
+    than both: each send looks at the server's clock, and what would be sent too late is probed by the next start.
     """
     if table.window_s is None:
-        return None
+        return
     at = {"table": table.canonical, "url": url, "window": table.window_s}
+    kept = {**at, "blocks": table.window_blocks, "longest": longest_s}
     if table.window_s <= needed_s:
-        return found(Severity.ERROR, preflight.WINDOW_TOO_SHORT, **at, needed=needed_s)
-    blocks = table.window_blocks
-    if table.window_s < longest_s:
-        return found(Severity.WARNING, preflight.WINDOW_SHORT, **at, blocks=blocks, longest=longest_s)
-    return passed(preflight.WINDOW_TOO_SHORT, **at, blocks=blocks, longest=longest_s)
+        yield found(Severity.ERROR, preflight.WINDOW_TOO_SHORT, **at, needed=needed_s)
+    elif table.window_s < longest_s:
+        yield found(Severity.WARNING, preflight.WINDOW_SHORT, **kept)
+    else:
+        yield passed(preflight.WINDOW_TOO_SHORT, **kept, latest=table.window_s - needed_s)

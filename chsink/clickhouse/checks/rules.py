@@ -93,7 +93,7 @@ def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | N
             setting = f"{kind}replicated_deduplication_window"
             findings.append(found(Severity.WARNING, preflight.VIEW_DOUBLES, setting=setting, **place))
         elif _forgets_sooner(view, blocks, seconds):
-            of = {"theirs": _memory(view.window_blocks, view.window_s), "ours": _memory(blocks, seconds)}
+            of = {"theirs": memory(view.window_blocks, view.window_s), "ours": memory(blocks, seconds)}
             settings = _as_much(view, blocks, seconds)
             findings.append(found(Severity.WARNING, preflight.VIEW_FORGETS, settings=settings, **of, **place))
     if attached and not findings:
@@ -116,7 +116,8 @@ def _as_much(view: View, blocks: int, seconds: int | None) -> str:
     return settings
 
 
-def _memory(blocks: int, seconds: int | None) -> str:
+def memory(blocks: int, seconds: int | None) -> str:
+    """How much a table remembers."""
     return f"{blocks} blocks" + (f" for {seconds} s" if seconds is not None else "")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,9 +92,9 @@ CASES = [
 
 
 @pytest.fixture
-def name(client: ClickHouseClient) -> Iterator[str]:
+def name(client: ClickHouseClient, create: Callable[[str], None]) -> Iterator[str]:
     name = f"t_{uuid.uuid4().hex}"
-    client.command(
+    create(
         f"CREATE TABLE client_test.{name} ({COLUMNS}) ENGINE = MergeTree ORDER BY id "
         "SETTINGS non_replicated_deduplication_window = 100"
     )
@@ -163,7 +163,8 @@ def test_a_window_that_was_lowered(client: ClickHouseClient, name: str, blocks: 
     table, decoder = described(client, name)
     send(client, table, decoder, "A")
     send(client, table, decoder, "B")
-    alter(client, name, f"MODIFY SETTING non_replicated_deduplication_window = {blocks}")
+    kind = "" if table.replicated else "non_"
+    alter(client, name, f"MODIFY SETTING {kind}replicated_deduplication_window = {blocks}")
     with pytest.raises(UnavailableError, match=f"CHS-707.*lowered from 100 to {blocks} blocks"):
         send(client, table, decoder, "A")
     assert rows(client, name) == ROWS

@@ -60,9 +60,9 @@ def target(client: ClickHouseClient, create: Callable[[str], None]) -> Iterator[
         client.command(f"DROP TABLE IF EXISTS {table} SYNC")
 
 
-def make_view(client: ClickHouseClient, target: str) -> None:
+def make_view(client: ClickHouseClient, target: str, to: str = "copy") -> None:
     client.command(
-        f"CREATE MATERIALIZED VIEW {target}_view TO {target}_copy AS SELECT _kafka_offset AS o FROM {target} "
+        f"CREATE MATERIALIZED VIEW {target}_view TO {target}_{to} AS SELECT _kafka_offset AS o FROM {target} "
         f"WHERE throwIf((SELECT count() FROM {target}_switch) > 0) = 0"
     )
 
@@ -394,27 +394,26 @@ def test_other_rows_may_be_deleted(
 
 
 @pytest.mark.parametrize(
-    ("copy", "further"),
+    ("how", "further"),
     [
         ("ORDER BY o SETTINGS non_replicated_deduplication_window = 5", 5),
         ("PARTITION BY o ORDER BY o SETTINGS non_replicated_deduplication_window = 40", 8),
     ],
 )
 def test_a_view_that_forgets_sooner_than_its_table(
-    client: ClickHouseClient, target: str, copy: str, further: int
+    client: ClickHouseClient, create: Callable[[str], None], target: str, how: str, further: int
 ) -> None:
     """⚑ The table dropped the piece that was sent again, and its view counted the rows twice."""
-    client.command(f"DROP TABLE {target}_copy SYNC")
-    client.command(f"CREATE TABLE {target}_copy (o UInt64) ENGINE = MergeTree {copy}")
-    make_view(client, target)
+    create(f"CREATE TABLE {target}_elsewhere (o UInt64) ENGINE = MergeTree {how}")
+    make_view(client, target, "elsewhere")
     announced = mark_of(client, target)
     land(client, target, *range(10, 20), probe=False)
     for number in range(further):
         rows = ", ".join(f"('x', {number}, {n})" for n in range(5))
         client.command(f"INSERT INTO {target} VALUES {rows}")
-    with pytest.raises(ChsinkError, match=rf"CHS-707.* the deduplication window of {target}_copy holds"):
+    with pytest.raises(ChsinkError, match=rf"CHS-707.* the deduplication window of {target}_elsewhere holds"):
         land(client, target, *range(10, 20), probe=False, since=announced)
-    assert [held(client, f"{target}_copy", "o").count(o) for o in range(10, 20)] == [1] * 10
+    assert [held(client, f"{target}_elsewhere", "o").count(o) for o in range(10, 20)] == [1] * 10
 
 
 @pytest.mark.soak

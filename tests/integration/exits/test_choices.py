@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, METADATA, WINDOW, command, select
+from tests.support.job import DATABASE, METADATA, WINDOW, select
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_the_change_is_undone_and_made_again(make_job: MakeJob, spark: SparkSess
     names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
     for table in names.values():
         how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        command(job.shards[0], f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
+        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
     job.tables[job.name] = names["a"]
 
     def by(tables: dict[str, str]) -> dict[str, object]:

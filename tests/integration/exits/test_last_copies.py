@@ -73,7 +73,7 @@ def test_all_rows_of_a_range_are_there_and_its_dead_letters_are_not(make_job: Ma
     announce(job, {0: (10, 25)})
     edit(job, life={"topic_id": None})
     error = refused(job, spark, HaltError, "CHS-304")
-    assert "--landed if all rows and dead letters of the range are there; otherwise with --resend" in error.hint
+    assert "--landed if all rows and dead letters of the range are there; otherwise delete what is there" in error.hint
 
     words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
     [statement] = re.findall(r"DELETE FROM [^;]+", " ".join(run(job, *words).stderr.split()))
@@ -111,7 +111,7 @@ def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession)
     announce(job, {0: (25, 25)})
     produce(job.bootstrap, job.topic, 0, FRESH[:8])
     error = refused(job, spark, HaltError, "CHS-301")
-    assert "keep rows of lost records" in error.hint
+    assert "keep the noted rows and all others of lost records" in error.hint
 
     [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]
     follow(job, error)

@@ -52,9 +52,8 @@ def upgraded_brokers(job: Job) -> None:
 
 
 def no_window(job: Job) -> None:
-    table, setting = job.tables[job.topic], "non_replicated_deduplication_window"
     for shard in job.shards:
-        command(shard, f"ALTER TABLE {table} MODIFY SETTING {setting} = 0")
+        command(shard, f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {job.window} = 0")
 
 
 def no_state(job: Job) -> None:

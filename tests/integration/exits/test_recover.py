@@ -175,7 +175,7 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
     names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
     for table in names.values():
         how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        command(job.shards[0], f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
+        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
     job.tables[job.name] = names["a"]
     job.settings = {"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": names}}]}
     values = [{"id": n, "t": "b" if n in (21, 25, 33) else "a"} for n in range(50)]
@@ -196,7 +196,7 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
     anew = {**names, "b": names["b"] + "_anew"}
     rename, undo = (f"RENAME TABLE {old['b']} TO {new['b']}" for old, new in ((names, anew), (anew, names)))
     before, after = ({"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": m}}]} for m in (names, anew))
-    command(job.shards[0], rename)
+    job.everywhere(rename)
     job.settings = after
     assert recovered(job, refused(job, spark)) == []
     job.send_values(0, [{"id": 52, "t": "b"}])
@@ -204,10 +204,10 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
         job.drain(spark)
     assert halted.value.hint.startswith("undo the change, run the job until a batch has landed in all tables")
     job.settings = before
-    command(job.shards[0], undo)
+    job.everywhere(undo)
     job.drain(spark)
     job.settings = after
-    command(job.shards[0], rename)
+    job.everywhere(rename)
     with pytest.raises(PreflightError, match="CHS-229") as stale:
         job.drain(spark)
     assert recovered(job, stale.value) == []

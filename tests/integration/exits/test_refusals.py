@@ -70,7 +70,7 @@ def test_resend_without_a_route_and_without_a_word_on_senders(doubtful: Job, spa
 
 def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> None:
     """⚑ With its window set again, it looks as if it remembered them: the range is resolved before."""
-    setting = f"ALTER TABLE {doubtful.tables[doubtful.topic]} MODIFY SETTING non_replicated_deduplication_window = "
+    setting = f"ALTER TABLE {doubtful.tables[doubtful.topic]} MODIFY SETTING {doubtful.window} = "
     insert(doubtful, 0, range(10, 25))
     command(doubtful.shards[0], f"{setting}0")
     with pytest.raises(PreflightError, match=r"CHS-210(?s:.*)chsink state resolve"):
@@ -100,7 +100,7 @@ def test_a_window_of_zero_with_a_range_in_doubt(
 
     store(range(25 if there else 10))
     announce(job, {0: (10, 25)})
-    command(shard, f"ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 0")
+    command(shard, f"ALTER TABLE {table} MODIFY SETTING {job.window} = 0")
     with pytest.raises(PreflightError, match="CHS-210") as caught:
         job.drain(spark)
     none, _, in_doubt = caught.value.hint.partition("; if one is,")
@@ -124,7 +124,7 @@ def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, spark: SparkS
     job.send(0, 60)
     job.send(1, 60)
     job.drain(spark)
-    command(job.shards[0], f"DROP TABLE {job.tables[job.topic]} SYNC")
+    job.everywhere(f"DROP TABLE {job.tables[job.topic]} SYNC")
     job.send(0, 5)
     with pytest.raises(PreflightError, match="CHS-202") as caught:
         job.drain(spark)
@@ -146,7 +146,7 @@ def test_a_table_that_was_created_again_without_a_word(
     job.send(0, 60)
     job.send(1, 60)
     job.drain(spark)
-    command(job.shards[0], f"DROP TABLE {job.tables[job.topic]} SYNC")
+    job.everywhere(f"DROP TABLE {job.tables[job.topic]} SYNC")
     job.make_table(job.topic)
     job.send(0, 5)
     capsys.readouterr()

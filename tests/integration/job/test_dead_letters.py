@@ -41,7 +41,7 @@ def make_letters(job: Job) -> tuple[str, Mapping[str, Any]]:
     """A table of dead letters that remembers few blocks, and the settings that use it."""
     table = f"{DATABASE}.dead_{job.tables[job.topic].removeprefix(f'{DATABASE}.')}"
     statement = create_table(table).replace("window = 10000", f"window = {WINDOW}")
-    command(job.shards[0], statement)
+    job.create(statement)
     return table, {"errors.on_bad_value": "dead_letter", "dead_letters.table": table}
 
 
@@ -126,7 +126,7 @@ def resend(job: Job, table: str, keeps: Mapping[str, Any]) -> None:
     again = ("resolve", job.topic, "0", "--resend", "--senders-gone")
     for statement in deletes(run(job, *again, "--yes", *flags(keeps)).stderr):
         command(job.shards[0], statement)
-    command(job.shards[0], create_table(elsewhere := f"{table}_2"))
+    job.create(create_table(elsewhere := f"{table}_2"))
     said = run(job, *again, *flags({**keeps, "dead_letters.table": elsewhere}), stdin="n\n").stdout
     assert "delete them there first" in said
     assert "Let the next start send these ranges again? [y/N]" in said

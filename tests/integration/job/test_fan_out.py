@@ -39,7 +39,7 @@ def make_tables(job: Job) -> Mapping[str, Any]:
     names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in SHAPES}
     for kind, table in names.items():
         how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        command(job.shards[0], f"CREATE TABLE {table} ({SHAPES[kind]}, {METADATA}) {how}")
+        job.create(f"CREATE TABLE {table} ({SHAPES[kind]}, {METADATA}) {how}")
     job.tables[job.name] = names["orders"]
     choice = {"field": "$.type", "tables": {"order": names["orders"], "refund": names["refunds"]}}
     return {

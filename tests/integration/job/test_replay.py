@@ -72,7 +72,7 @@ class Kept:
             partitions=2, shards=shards, columns="id UInt8, text String", engine=engine, shard_key=["id"], **more
         )
         self.table = f"{DATABASE}.dead_{self.job.tables[self.job.topic].removeprefix(f'{DATABASE}.')}"
-        command(self.job.shards[0], create_table(self.table).replace("window = 10000", f"window = {window}"))
+        self.job.create(create_table(self.table).replace("window = 10000", f"window = {window}"))
         for partition in (0, 1):
             self.job.send(partition, GOOD)
             values = [{"id": 1000 + n, "text": f"{partition}:{n}"} for n in range(BAD)]
