@@ -17,6 +17,8 @@ Rules:
 - A table without a route is *left* once a batch has landed without it.  Nothing waits for it.  If records name it
   again, it begins where the others are: every earlier record has had its fate.  From the next start with a route on, it
   is left no more, whether another table has landed anything or not.
+- So is a table that a person resets while it has no route: what it lacked is forgotten.  If a route leads to it again,
+  it is read from the beginning, as after any reset.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def joining(
     ``chosen`` are the tables that records name now.  A sibling is another table of the topic-partition that records
     name, or named when it last landed: one that was left only where all were.
     """
-    new = [k for k in keys if k.topic_table in chosen and (k not in records or records[k].table_by.left)]
+    new = [k for k in keys if k.topic_table in chosen and (k not in records or _comes_back(records[k]))]
     ahead: dict[TopicPartition, StateRecord] = {}
     for key, record in records.items() if new else ():
         if (key.topic_table in chosen or choice_of(record.sent.pipeline)) and record.phase is not Phase.EMPTY:
@@ -73,6 +75,11 @@ def joining(
             ahead[key.topic_partition] = max(one, record, key=lambda r: (not r.table_by.left, r.end))
     found = {key: ahead[key.topic_partition] for key in new if key.topic_partition in ahead}
     return {key: sibling for key, sibling in found.items() if key not in records or records[key].end < sibling.end}
+
+
+def _comes_back(record: StateRecord) -> bool:
+    """Whether the table was left, and no person has reset it since."""
+    return record.table_by.left and not (record.phase is Phase.EMPTY and record.life.incarnation)
 
 
 def _waits(table: str, record: StateRecord, now: Mapping[str, str]) -> bool:

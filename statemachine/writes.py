@@ -24,9 +24,9 @@ class Announcement:
     seen: Seen
 
 
-def empty(epoch: int, attempt: str, life: TopicLife = TopicLife()) -> StateRecord:
+def empty(epoch: int, attempt: str, life: TopicLife = TopicLife(), *, left: bool = False) -> StateRecord:
     """A row that exists and announces nothing."""
-    return StateRecord(Phase.EMPTY, epoch, attempt, life.first, life.first, life=life)
+    return StateRecord(Phase.EMPTY, epoch, attempt, life.first, life.first, life=life, table_by=TableChoice(left=left))
 
 
 def joined(sibling: StateRecord, replaced: StateRecord | None = None, *, epoch: int, attempt: str) -> StateRecord:
@@ -206,10 +206,11 @@ def with_new_tokens(record: StateRecord, *, epoch: int, attempt: str) -> StateRe
     return replace(record, epoch=epoch, attempt=attempt, life=replace(record.life, nonce=attempt))
 
 
-def reset(record: StateRecord, *, epoch: int, attempt: str) -> StateRecord:
+def reset(record: StateRecord, *, epoch: int, attempt: str, left: bool = False) -> StateRecord:
     """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
     assert record.epoch <= epoch, record
-    return empty(epoch, attempt, TopicLife(incarnation=record.life.incarnation + 1, older_end=record.known_end))
+    life = TopicLife(incarnation=record.life.incarnation + 1, older_end=record.known_end)
+    return empty(epoch, attempt, life, left=left)
 
 
 def recovered(

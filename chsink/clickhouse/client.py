@@ -43,12 +43,14 @@ WHOLE: Mapping[str, str | int] = {
     **{f"{what}_overflow_mode": "throw" for what in _LIMITED},
     **{f"{what}_overflow_mode_leaf": "throw" for what in ("read", "timeout")},
     **dict.fromkeys(("limit", "offset", "final", "parallel_replicas_count", "parallel_replica_offset"), 0),
-    **dict.fromkeys(("empty_result_for_aggregation_by_empty_set", "use_query_cache"), 0),
+    **dict.fromkeys(("empty_result_for_aggregation_by_empty_set", "aggregate_functions_null_for_empty"), 0),
+    **dict.fromkeys(("use_query_cache", "prefer_column_name_to_alias"), 0),
+    "max_parallel_replicas": 1,
     "additional_table_filters": "{}",
     "additional_result_filter": "",
     "apply_deleted_mask": 1,
 }
-"""With another value, rows would be hidden silently, answers be old, or deleted rows be there."""
+"""With another value, rows would be hidden silently, answers be old, deleted rows be there, or questions be refused."""
 _WHOLE_WHERE_KNOWN = {"apply_patch_parts": 1}
 
 # Each attempt that fails would add "Unexpected Http Driver Exception": executors print warnings, and ours says why.

@@ -51,6 +51,7 @@ PINNED: Mapping[str, str | int] = {
     "wait_for_async_insert": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
     "materialized_views_ignore_errors": 0,
+    "ignore_materialized_views_with_dropped_target_table": 0,
     "max_insert_threads": 1,
     "input_format_parallel_parsing": 0,
     "input_format_allow_errors_num": 0,

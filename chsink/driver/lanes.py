@@ -155,7 +155,8 @@ class Lanes:
         for tp, records in found.items():
             mixed = mixed_choices(self._of_this_topic(tp, records), pipelines[tp.topic])
             if mixed is not None:
-                halted.append(halts.CHOICE_CHANGED(tp=tp, range=mixed.offsets, ahead=mixed.ahead, behind=mixed.behind))
+                known = {"tp": tp, "topic": tp.topic, "ahead": mixed.ahead, "behind": mixed.behind}
+                halted.append(halts.CHOICE_CHANGED(range=mixed.offsets, **known))
         raise_all(halted)
 
     def _of_this_topic(self, tp: TopicPartition, records: Mapping[str, StateRecord]) -> dict[str, StateRecord]:

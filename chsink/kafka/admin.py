@@ -143,7 +143,11 @@ class KafkaAdmin:
             self._await(future)
             return future.result(0)
         except KafkaException as error:
-            if error.args[0].name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+            name = error.args[0].name()
+            if name == "_NOENT" and partition is not None:  # it is the only one asked about: no leader, or not there
+                there = TopicPartition(topic, partition) in self.partitions([topic])
+                name = name if there else "_UNKNOWN_PARTITION"
+            if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
                 if partition is not None:
                     known = {"bootstrap": self.bootstrap, "topic": topic, "partition": partition}
                     raise preflight.PARTITION_MISSING(**known) from error

@@ -51,11 +51,14 @@ class Sampler:
         if tail < log.end:
             yield from self._window(tp, OffsetRange(tail, log.end), count)
 
-    def holds(self, tp: TopicPartition, offsets: OffsetRange) -> bool:
+    def holds(self, tp: TopicPartition, offsets: OffsetRange, *, readable: bool) -> bool:
         """Whether the range has a record that this isolation level shows: those of an aborted transaction, and markers,
-        are none.
+        are none.  If it was ``readable`` up to its end, what Kafka does not show now may be one.
         """
-        return any(self._window(tp, offsets, 1))
+        self._consumer.assign([ClientPartition(tp.topic, tp.partition, offsets.start)])
+        message = self._polled(tp, offsets.start)
+        at = message.offset()
+        return (message.error() is None or readable) and (at is None or at < offsets.end)
 
     def close(self) -> None:
         """Release the connection."""
@@ -81,27 +84,34 @@ class Sampler:
 
     def _next(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes] | None:
         """The next record, None at the end of the log.  CHS-702 when Kafka does not answer."""
+        message = self._polled(tp, offset)
+        return message if message.error() is None else None
+
+    def _polled(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes]:
+        """The next record, or the end of what Kafka shows of the log, with its offset."""
         message = self._consumer.poll(self._timeout_s)
         if message is None:
             raise services.KAFKA_SILENT(tp=tp, offset=offset, seconds=f"{self._timeout_s:.0f}")
         error = message.error()
-        if error is None:
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
             return message
-        if error.code() == KafkaError._PARTITION_EOF:
-            return None
         raise unreadable(error, tp)
 
 
 def holding(
-    config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange]
+    config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange], *, readable: bool = True
 ) -> Iterator[TopicPartition]:
-    """Those whose range has a record that the job can read, or may have had one that compaction removed."""
+    """Those whose range has a record that the job can read, or may have had one that compaction removed.
+
+    ``readable``: the ranges were planned, so the job could read them to their ends.  A follower or new leader that lags
+    may not show all of that now.  Of other ranges, what is not shown is of an open transaction.
+    """
     filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
     compacted = {topic for topic in {tp.topic for tp in filled} if kafka.may_be_compacted(topic)}
     yield from (tp for tp in filled if tp.topic in compacted)
     if asked := {tp: offsets for tp, offsets in filled.items() if tp.topic not in compacted}:
         with closing(open_sampler(config)) as sampler:
-            yield from (tp for tp, offsets in asked.items() if sampler.holds(tp, offsets))
+            yield from (tp for tp, offsets in asked.items() if sampler.holds(tp, offsets, readable=readable))
 
 
 def open_sampler(config: Config) -> Sampler:

@@ -84,6 +84,7 @@ def plan_reset(
         ),
         *skipping,
         *_says_chosen(found, find(store, sink, topic, partitions)),
+        *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
         "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
@@ -117,12 +118,20 @@ def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateK
         )
 
 
+def _says_left(tables: Collection[str]) -> Iterator[str]:
+    if tables:
+        yield (
+            f"no route leads to {', '.join(sorted(tables))}: no other table waits for it any more, so records that "
+            "table_by gave it and that have not landed stay in no table"
+        )
+
+
 def _reset(  # noqa: PLR0917 - two ports, and what a Make takes
     clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     if record.in_doubt:  # its rows would come after a person deleted those that are there
         _wait_where_possible(clickhouse, store, key, record)
-    return writes.reset(record, epoch=epoch, attempt=attempt)
+    return writes.reset(record, epoch=epoch, attempt=attempt, left=not clickhouse.is_routed(key))
 
 
 def _wait_where_possible(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from chsink.clickhouse.landing import named_by_records
 from chsink.connect import Services
-from chsink.driver.ledger import read_records
+from chsink.driver.ledger import read_sink
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.jvm.java import find_java, ignored_java_home
@@ -38,12 +38,15 @@ def java_findings() -> Iterator[Finding]:
         yield passed(local.NO_SUPPORTED_JAVA, java=java)
 
 
-def recorded(services: Services) -> Mapping[StateKey, StateRecord] | None:
-    """What is recorded for the sink.  None for a store that forgets, and for one that does not answer."""
+def recorded(services: Services, *, claimed: bool = False) -> Mapping[StateKey, StateRecord] | None:
+    """What is recorded for the sink.  None for a store that forgets, and for one that does not answer.  If ``claimed``
+    is asked for, also for a sink that was claimed and has no table yet: all of its topics may wait.
+    """
     try:
-        return read_records(services.store, services.config.sink.name) if services.store.durable else None
+        owner, records = read_sink(services.store, services.config.sink.name)
     except ChsinkError:
         return None
+    return None if not services.store.durable or (claimed and owner and not records) else records
 
 
 def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
@@ -56,7 +59,8 @@ def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
     if folder is None:
         yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
     else:
-        found_before = list(checkpoint_findings(folder, config.topics, recorded(services), services.clickhouse.routes))
+        of_sink = recorded(services, claimed=True)
+        found_before = list(checkpoint_findings(folder, config.topics, of_sink, services.clickhouse.routes))
         yield from found_before
         if not any(finding.severity is Severity.ERROR for finding in found_before):
             yield from guarded("the checkpoint", lambda: passed_over_findings(services, folder))

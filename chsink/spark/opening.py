@@ -30,7 +30,7 @@ from chsink.tables.grow import level
 def check_checkpoint(services: Services, folder: Folder) -> None:
     """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
     config, routes = services.config, services.clickhouse.routes
-    raise_first(checkpoint_findings(folder, config.topics, recorded(services), routes))
+    raise_first(checkpoint_findings(folder, config.topics, recorded(services, claimed=True), routes))
 
 
 def check_passed_over(services: Services, folder: Folder) -> None:
@@ -63,9 +63,9 @@ def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange])
     if found:
         recorded = read_records(services.store, config.sink.name)
         found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
-    starts = kafka.log_starts(found) if found else {}
-    whole = {tp: passed[tp] for tp in found if starts[tp] <= passed[tp].start}
-    return frozenset(whole.keys() - {*holding(config, kafka, whole)})
+    unread = found - {*holding(config, kafka, {tp: passed[tp] for tp in found})}
+    starts = kafka.log_starts(unread)  # last: what Kafka deletes meanwhile was there
+    return frozenset(tp for tp in unread if starts[tp] <= passed[tp].start)
 
 
 def source_offsets(services: Services) -> str:

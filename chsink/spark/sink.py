@@ -167,13 +167,14 @@ class Sink:
     def _known(self, folder: SparkFolder, batch_id: int) -> PlannedBatch:
         """What was planned; what could not be read before it is no history."""
         planned = planned_batch(folder, batch_id)
-        if planned.history <= self._begun:
+        asked = {tp for tp in planned.history - self._begun if not planned.ranges[tp].is_empty}
+        if not asked:
             return planned
         first = first_offsets(folder)
-        passed = {tp: OffsetRange(first.get(tp, 0), planned.ranges[tp].start) for tp in planned.history - self._begun}
-        history = planned.history - never_read(self._services, passed)
-        self._begun |= history
-        return replace(planned, history=history)
+        passed = {tp: OffsetRange(first.get(tp, 0), planned.ranges[tp].start) for tp in asked}
+        unread = never_read(self._services, passed)
+        self._begun |= asked - unread
+        return replace(planned, history=planned.history - unread)
 
     def _batch(
         self, run: object, frame: DataFrame, planned: PlannedBatch, stream: Callable[[], StreamPlan]

@@ -145,7 +145,7 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
     records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
-    return not any(holding(config, kafka, _logs(kafka, topics)))
+    return not any(holding(config, kafka, _logs(kafka, topics), readable=False))
 
 
 def is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:

@@ -22,6 +22,7 @@ from chsink.dlq import digest
 from chsink.dlq.letters import create_table
 from chsink.dlq.table import LettersInTable
 from chsink.dlq.where import Where
+from chsink.embedded.base.ports import free_port
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.errors import PreflightError
 from chsink.notation.sql import TableName
@@ -50,12 +51,25 @@ HIDING: Mapping[str, Mapping[str, object]] = {
     "set": {"max_rows_in_set": 3, "set_overflow_mode": "break"},
     "distinct": {"max_rows_in_distinct": 3, "distinct_overflow_mode": "break"},
     "empty": {"empty_result_for_aggregation_by_empty_set": 1},
+    "null": {"aggregate_functions_null_for_empty": 1},
+    "names": {"prefer_column_name_to_alias": 1},
     "replicas": {
         "enable_parallel_replicas": 1,
         "max_parallel_replicas": 2,
         "parallel_replicas_mode": "sampling_key",
         "parallel_replicas_count": 2,
         "parallel_replica_offset": 1,
+    },
+    **{
+        mode: {
+            "enable_parallel_replicas": 1,
+            "max_parallel_replicas": 2,
+            "cluster_for_parallel_replicas": "two",
+            "parallel_replicas_for_non_replicated_merge_tree": 1,
+            "parallel_replicas_mode": mode,
+            "parallel_replicas_custom_key": "rand()",
+        }
+        for mode in ("custom_key_range", "custom_key_sampling")
     },
 }
 FIXED = {"final": 1, "constraints": "<final><const/></final>"}
@@ -66,16 +80,17 @@ FIXED = {"final": 1, "constraints": "<final><const/></final>"}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a server on which 400 rows of one topic landed, two of each sorting key, and two of which were deleted."""
     given = users_of({name: {**settings, "max_block_size": 10} for name, settings in HIDING.items()} | {"fixed": FIXED})
-    with EmbeddedClickHouse(tmp_path_factory.mktemp("hidden"), users_xml=given) as server:
+    path, port = tmp_path_factory.mktemp("hidden"), free_port()
+    with EmbeddedClickHouse(path, users_xml=given, extra_xml=_two(port), native_port=port) as server:
         client = ClickHouseClient(Connection((server.url,)))
         for statement in (
             "CREATE DATABASE d",
             (
-                f"CREATE TABLE d.t ({OFFSETS}, k UInt64) "
+                f"CREATE TABLE d.t ({OFFSETS}, k UInt64, p String, word String) "
                 "ENGINE = ReplacingMergeTree ORDER BY intHash32(k) SAMPLE BY intHash32(k) "
                 "SETTINGS index_granularity = 64, enable_block_number_column = 1, enable_block_offset_column = 1"
             ),
-            *(f"INSERT INTO d.t SELECT 't', 0, number + {at}, number FROM numbers(200)" for at in (0, 200)),
+            *(f"INSERT INTO d.t SELECT 't', 0, number + {at}, number, '', '' FROM numbers(200)" for at in (0, 200)),
             "DELETE FROM d.t WHERE _kafka_offset = 300",
             "DELETE FROM d.t WHERE _kafka_offset = 301 SETTINGS lightweight_delete_mode = 'lightweight_update_force'",
             create_table("d.letters"),
@@ -93,6 +108,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             client.command(statement)
         yield server.url
         client.close()
+
+
+def _two(port: int) -> str:
+    """A cluster of two replicas, which are the same server: what one is to read, the other one does not."""
+    replica = f"<replica><host>127.0.0.1</host><port>{port}</port></replica>"
+    return f"<remote_servers><two><shard>{2 * replica}</shard></two></remote_servers>"
 
 
 def asked(client: ClickHouseClient, table: TargetTable) -> dict[str, Callable[[], object]]:

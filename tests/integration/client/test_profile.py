@@ -24,6 +24,7 @@ from tests.support.profiles import users_of
 
 PROFILE = {
     "materialized_views_ignore_errors": 1,
+    "ignore_materialized_views_with_dropped_target_table": 1,
     "additional_table_filters": "{'d.t': '_kafka_offset = 1', 'd.copy': 'o = 1'}",
     "async_insert": 1,
     "wait_for_async_insert": 0,
@@ -132,6 +133,17 @@ def test_a_view_that_fails_fails_the_insert(client: ClickHouseClient, target: st
     with pytest.raises(HaltError, match="CHS-315"):
         insert(client, 6, 7, 8)
     assert count(client, "d.copy") == 0
+
+
+def test_a_view_whose_table_is_gone_fails_the_insert(client: ClickHouseClient, target: str) -> None:
+    """⚑ Whoever creates the view's table again has it without the rows that came in between: the insert succeeded."""
+    client.command("DROP TABLE d.copy SYNC")
+    try:
+        with pytest.raises(HaltError, match="CHS-315"):
+            insert(client, 0, 1)
+        assert count(client, target) == 0
+    finally:
+        client.command("CREATE TABLE d.copy (o UInt64) ENGINE = MergeTree ORDER BY o")
 
 
 def test_a_probe_finds_every_row(client: ClickHouseClient, target: str) -> None:

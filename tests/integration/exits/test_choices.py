@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from chsink.connect import connected
 from chsink.errors import HaltError, UnavailableError
+from chsink.recovery.change import claim
+from chsink.statemachine.records import StateKey
+from tests.integration.exits.commands import follow
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, METADATA, WINDOW, select
@@ -48,3 +52,34 @@ def test_the_change_is_undone_and_made_again(make_job: MakeJob, spark: SparkSess
     }
     assert rows["a"] == [str(n) for n in range(30) if (n % 2 == 0) == (n < 20)]
     assert rows["b"] == [str(n) for n in range(30) if (n % 2 == 1) == (n < 20)]
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("CHOICE_CHANGED")
+def test_an_interrupted_recover_and_a_rename_that_is_undone(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ ``recover`` dies after its claim, which made a row of the renamed table: nothing was left to undo."""
+    job = make_job(partitions=1, table=False)
+    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
+    for table in names.values():
+        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
+        command(job.shards[0], f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
+    job.tables[job.name] = names["a"]
+    for first, (a, b) in enumerate([("a", "b"), ("b", "a")]):
+        by = {"field": "$.t", "tables": {"a": names[a], "b": names[b]}}
+        job.settings = {"route": [{"topic": job.name, "table_by": by}]}
+        job.send_values(0, [{"id": n, "t": "ab"[n % 2]} for n in range(10 * first, 10 * first + 10)])
+        job.drain(spark)
+    with connected(job.config()) as services:
+        claim(services.clickhouse, services.store, "recover", [StateKey(job.name, job.name, 0, f"{names['a']}_2")])
+
+    with pytest.raises(HaltError, match=r"CHS-309.*not yet for table .*_2") as caught:
+        job.drain(spark)
+    follow(job, caught.value, "reset")
+
+    job.send_values(0, [{"id": n, "t": "ab"[n % 2]} for n in range(20, 30)])
+    job.drain(spark)
+    rows = {
+        kind: select(job.shards[0], f"SELECT id FROM {names[kind]} ORDER BY id FORMAT TSV").split() for kind in "ab"
+    }
+    assert rows["a"] == [str(n) for n in range(30) if (n % 2 == 0) == (n < 10)]
+    assert rows["b"] == [str(n) for n in range(30) if (n % 2 == 1) == (n < 10)]

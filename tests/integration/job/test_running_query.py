@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from chsink.embedded.topics import create_topic, delete_records
 from chsink.errors import ConfigError, HaltError, PreflightError
+from chsink.kafka.admin import open_admin
+from chsink.kafka.sample import holding
 from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -163,6 +166,42 @@ def test_a_topic_of_which_nothing_can_be_read_waits_for_its_first_record(
     job.drain(spark)
     assert job.phases(empty)[0][::2] == ("AFTER", 13)
     job.check(empty)
+
+
+def test_all_topics_wait_behind_aborted_transactions(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ The first batch passed them, and no table had state: each later start took the state for lost (CHS-302)."""
+    job = make_job(partitions=1)
+    route = f"[{{ topic_pattern = '{job.topic}.*', table = 'new_{{topic:_}}' }}]"
+    job.settings = {"route": route, "schema.auto_create": True}
+    job.tables[job.topic] = f"{DATABASE}.new_{job.topic}".replace("-", "_")
+    job.send_values(0, [{"id": -1}, {"id": -2}], transactional=job.name, abort=True)
+    for _ in range(2):
+        job.drain(spark)
+    job.send(0, 7)
+    job.drain(spark)
+    assert job.phases()[0][::2] == ("AFTER", 10)
+    job.check()
+
+
+def test_what_kafka_does_not_show_yet_may_be_a_record(make_job: MakeJob) -> None:
+    """⚑ A planned range could be read to its end.  A follower or a new leader that lags ends before it, as an open
+    transaction does here: the range counted as empty, and was passed over.
+    """
+    job = make_job(partitions=1)
+    config, tp = job.config(), TopicPartition(job.topic, 0)
+    _, end = job.send_values(0, [{"id": -1}], transactional=job.name, abort=True)
+    aborted = {tp: OffsetRange(0, end)}
+    assert not any(holding(config, open_admin(config), aborted))
+    producer = Producer({"bootstrap.servers": job.bootstrap, "transactional.id": job.name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(job.topic, "{}", partition=0)
+    assert producer.flush(60) == 0
+    open_ = {tp: OffsetRange(0, end + 1)}
+    assert set(holding(config, open_admin(config), open_)) == {tp}
+    assert not any(holding(config, open_admin(config), open_, readable=False)), "it waits for its commit"
+    assert not any(holding(config, open_admin(config), aborted))
+    producer.abort_transaction(60)
 
 
 @pytest.mark.soak

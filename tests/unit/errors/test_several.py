@@ -55,8 +55,8 @@ def test_a_sentence_is_said_once_whatever_differs_in_it() -> None:
 
 
 def test_what_differs_in_two_ways_is_said_in_full() -> None:
-    one = halts.CHOICE_CHANGED(tp="t-0", range="[0, 9)", ahead="a", behind="b")
-    two = halts.CHOICE_CHANGED(tp="t-1", range="[3, 9)", ahead="b", behind="a")
+    one = halts.CHOICE_CHANGED(tp="t-0", topic="t", range="[0, 9)", ahead="a", behind="b")
+    two = halts.CHOICE_CHANGED(tp="t-1", topic="t", range="[3, 9)", ahead="c", behind="b")
     assert several([one, two]).message == f"{one.message}; {two.message}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
+from chsink.statemachine.choices import Mixed, joining, mixed_choices
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import Phase, StateKey
@@ -108,6 +110,36 @@ def test_a_command_takes_up_no_table_that_was_left(cluster: Cluster, store: Memo
     """Else a command that is refused or dies leaves a table that waits, without a route, for what it will never get."""
     carry_out(cluster, store, plan_reset(cluster, store, NEVER_ASKED, "t", [1]), "reset")
     assert read_records(store, "s")[GONE].table_by.left
+
+
+def mixed(store: MemoryStore) -> Mixed | None:
+    """What a start halts for (CHS-309) whose only table is ``here``."""
+    records = {key.table: record for key, record in read_records(store, "s").items() if key.partition == 0}
+    return mixed_choices(records, {HERE.table: "decoder=1,table_by=1"})
+
+
+@pytest.mark.parametrize("table", ["renamed", "gone"])
+def test_no_table_waits_for_one_that_is_reset_and_has_no_route(
+    cluster: Cluster, store: MemoryStore, table: str
+) -> None:
+    """⚑ ``recover`` of a renamed table dies after its claim, and the rename is undone; or a person forgets a table that
+    was left.  It had still to pass what another one passed before ``table_by`` changed, so CHS-309 ended each start,
+    and undoing the change was no way out.
+    """
+    key = replace(GONE, table=f"default.{table}")
+    ledger = claim(cluster, store, "recover", [StateKey("s", "t", 0, "default.renamed")] if table == "renamed" else [])
+    here = ledger.records[HERE]
+    ledger.write({HERE: replace(here, start=500, attempt="c", table_by=replace(here.table_by, since=500))})
+    assert (mixed(store) is None) == (table == "gone")
+
+    change = plan_reset(cluster, store, NEVER_ASKED, "t", [0], table=key.table)
+    carry_out(cluster, store, change, "reset")
+
+    assert f"no route leads to {key.table}" in " ".join(change.says)
+    assert mixed(store) is None
+    records = read_records(store, "s")
+    assert not joining(records, [key], {key.topic_table}), "where a route leads to it, it is read from the beginning"
+    assert not writes.adopt(records[key], epoch=99, attempt="x", routed=True).table_by.left
 
 
 def test_its_own_claim_lets_no_table_join_the_others(cluster: Cluster, store: MemoryStore) -> None:

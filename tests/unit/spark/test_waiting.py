@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from chsink.batch.model import PlannedBatch
 from chsink.errors import HaltError
 from chsink.kafka.sample import holding
-from chsink.spark import opening
+from chsink.spark import opening, sink
 from chsink.spark.opening import never_read, nothing_waits
 from chsink.statemachine import writes
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -78,6 +80,40 @@ def test_a_checkpoint_that_passed_nothing_has_no_history(
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     unread = never_read(services, dict.fromkeys((W, T), OffsetRange(0, 5)))
     assert unread == ({W} if (held_from, holds, recorded) == (0, False, False) else set())
+
+
+def test_what_kafka_deletes_during_the_question_may_have_been_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ The log began at the range when asked, and was empty when read."""
+    starts = [0]
+
+    def deleting(*_: object) -> Iterator[TopicPartition]:
+        starts[0] = 5
+        yield from ()
+
+    monkeypatch.setattr(opening, "read_records", lambda *_: {})
+    monkeypatch.setattr(opening, "holding", deleting)
+    config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
+    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, starts[0]))
+    services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
+    assert not never_read(services, {W: OffsetRange(0, 5)})
+
+
+def test_kafka_is_asked_only_about_what_a_batch_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ A topic that waits behind an aborted transaction had each batch open a consumer and read that again."""
+    planned = PlannedBatch(2, {T: OffsetRange(5, 9), W: OffsetRange(5, 5)}, frozenset([T, W]))
+    asked = list[set[TopicPartition]]()
+
+    def nothing_unread(_: object, passed: dict[TopicPartition, OffsetRange]) -> frozenset[TopicPartition]:
+        asked.append(set(passed))
+        return frozenset()
+
+    monkeypatch.setattr(sink, "planned_batch", lambda *_: planned)
+    monkeypatch.setattr(sink, "first_offsets", lambda _: {})
+    monkeypatch.setattr(sink, "never_read", nothing_unread)
+    of: Any = SimpleNamespace(_services=None, _begun=frozenset())
+    for _ in range(2):
+        assert sink.Sink._known(of, of, 2).history == {T, W}
+    assert (asked, of._begun) == ([{T}], {T})
 
 
 def test_what_compaction_removed_was_a_record() -> None:
