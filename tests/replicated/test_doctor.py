@@ -254,7 +254,7 @@ def test_a_replica_that_forgets_sooner(bench: Bench) -> None:
             bench.urls[1], f"{alter} replicated_deduplication_window = 9, replicated_deduplication_window_seconds = 60"
         )
     found = bench.doctor()
-    assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "warning")] * 2
+    assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "error")] * 2
     at = f"{bench.database}.t at {bench.urls[1]}"
     assert found[0]["sentence"].startswith(
         f"{at} remembers 9 blocks for 60 s, less than the replica in use (10000 blocks"

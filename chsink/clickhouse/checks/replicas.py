@@ -78,7 +78,7 @@ def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int
     own = replace(table, merge_tree=read_settings(client, table))  # each replica has settings of its own
     if own.window_blocks < table.window_blocks or (own.window_s or 0) < (table.window_s or 0):
         said = at | {"blocks": table.window_blocks, "window": table.window_s}
-        yield found(Severity.WARNING, preflight.REPLICA_FORGETS, **said, theirs=memory(own.window_blocks, own.window_s))
+        yield found(Severity.ERROR, preflight.REPLICA_FORGETS, **said, theirs=memory(own.window_blocks, own.window_s))
 
 
 def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> bool:

@@ -62,7 +62,7 @@ def test_an_interrupted_recover_and_a_rename_that_is_undone(make_job: MakeJob, s
     names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
     for table in names.values():
         how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        command(job.shards[0], f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
+        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
     job.tables[job.name] = names["a"]
     for first, (a, b) in enumerate([("a", "b"), ("b", "a")]):
         by = {"field": "$.t", "tables": {"a": names[a], "b": names[b]}}
