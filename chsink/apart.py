@@ -25,6 +25,7 @@ from chsink.observe.metrics import MirrorMetrics
 from chsink.observe.probes import Probes
 from chsink.observe.serve import served
 from chsink.stop import StopSignals, await_end
+from chsink.tables.create import begun
 from chsink.tables.iceberg import create_missing_iceberg
 
 POLL_S = 1.0
@@ -115,13 +116,11 @@ class _CoordinatorRun:
         self._looked = monotonic()
         try:
             routed = self._config.with_mirrored(self._kafka.topics).mirror.topics
-            new = sorted(set(routed).difference(self._mirror.config.mirror.topics))
-            tps = self._kafka.partitions(new)
-            starts, ends = self._kafka.log_starts(tps), self._kafka.log_ends(tps)
+            new = set(routed).difference(self._mirror.config.mirror.topics)
+            topics = sorted(begun(self._config, self._kafka, new))
         except UnavailableError as error:
             self._log.debug("it is not known which topics there are", reason=error.message)
             return False
-        topics = sorted({tp.topic for tp in tps if ends[tp] > starts[tp]})
         if topics:
             self._log.info("starting again", topics=topics, because="their first records came")
         return bool(topics)

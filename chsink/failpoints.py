@@ -35,6 +35,7 @@ MIRROR = (
     "coordinator.in_transaction",
     "coordinator.between_tables",
     "coordinator.after_tables",
+    "table.after_commit",
 )
 ALL = NAMES + TABLES + DEAD_LETTERS + MIRROR
 

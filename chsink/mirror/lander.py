@@ -5,7 +5,6 @@ Rules:
 - Offsets between the group and the plan (a checkpoint that is ahead) are read exactly, and handed over first.
 - A range in which no task saw a record is handed over by the driver, without files: the group has to pass it.
 - Holes are read exactly, through the stream that the lander was opened for.
-- A topic that waited for its first record ends the run once it has one: the next start creates its tables.
 - Before each batch its topics' tables are read again: a changed schema or partition spec counts from the next range on.
 - A group may be set back below what the tables hold.  Records that are missing there are missing nowhere, so no halt
   counts while it is: the next start sets the group to what the tables hold.
@@ -94,10 +93,8 @@ class MirrorLander:
         self._reads = runner
         self.check_owned()
         planned = {tp: r for tp, r in batch.ranges.items() if not r.is_empty}
-        topics = {tp.topic for tp in planned} & self.feeds.tables.keys()
+        topics = {tp.topic for tp in planned}
         self.feeds = self._renewed(self.feeds, {work.table for topic in topics for work in self.feeds.tables[topic]})
-        if begin := sorted({tp.topic for tp in planned} - self.feeds.tables.keys()):
-            raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begin))
         self.under_way = frozenset(planned)
         try:
             self._process(batch, planned, runner)

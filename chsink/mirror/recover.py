@@ -10,6 +10,7 @@ Rules:
   reaches furthest, and the others get from Kafka what they lack.  But tables that share a topic by ``table_by`` reach
   equally far: what is no row of one may be one of another.
 - A topic-partition that a table's chain has is left alone.
+- What is stored is a snapshot, without files: after a rollback of the table to before it, the mirror halts.
 - It is shown first and carried out afterwards.  Carrying it out fences coordinators that still run, and requires the
   rows that were seen.
 """
@@ -116,7 +117,8 @@ def carry_out(names: Names, rows: RowsRead) -> None:
             if links:
                 shares = {tp: target.sharing[tp.topic] for tp in links if tp.topic in target.sharing}
                 stored = {tp: StoredShare(each, links[tp].until, chain.sequence) for tp, each in shares.items()}
-                done = target.table.decide(read, replace(chain, links={**chain.links, **links}), uuid.uuid4(), stored)
+                after = replace(chain, links={**chain.links, **links})
+                done = target.table.decide(read, after, uuid.uuid4(), stored, by_rows=True)
                 if done.outcome is not Outcome.APPLIED:
                     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=1, reason=done.reason)
 

@@ -170,7 +170,8 @@ def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> R
         chain = replace(after.chain, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares)
+        by_rows = Because.ROWS in after.because.values()
+        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares, by_rows=by_rows)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason

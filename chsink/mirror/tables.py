@@ -42,6 +42,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from chsink import failpoints
 from chsink.kafka.same_records import Times
 from chsink.mirror.append import AppendBySpec
 from chsink.mirror.rows import found_row, row_ranges, timestamps
@@ -296,9 +297,10 @@ class MirrorTable:
         valid_through_ms: int | None,
         *,
         more: Mapping[str, str] = MappingProxyType({}),
+        also: tuple[TableUpdate, ...] = (),
     ) -> Committed:
-        """Commit one snapshot with these files, this chain, and ``more`` in its summary.  In a table without snapshots,
-        the branch is made first: then the commit is refused, as after any other change.
+        """Commit one snapshot with these files, this chain, ``more`` in its summary, and ``also`` other changes.  In a
+        table without snapshots, the branch is made first: then the commit is refused, as after any other change.
         """
         if read.view.head is None and self.keys.branch != MAIN_BRANCH:
             made = self._branched(read)
@@ -321,7 +323,8 @@ class MirrorTable:
         sequence, rows = snapshot.sequence_number or 0, _counted(snapshot)[TOTAL]
         named = replace(chain, snapshot_id=snapshot.snapshot_id, sequence=sequence, rows=rows)
         kept = [n for n, tp in self.keys.origins(read.table.metadata.properties).items() if tp in chain.links]
-        updates = (*updates, self._property(named), *([RemovePropertiesUpdate(removals=kept)] if kept else []))
+        removed = [RemovePropertiesUpdate(removals=kept)] if kept else []
+        updates = (*updates, self._property(named), *removed, *also)
         done = self._commit(read, updates)
         return replace(done, snapshot_id=snapshot.snapshot_id)
 
@@ -366,22 +369,28 @@ class MirrorTable:
         chain: Chain,
         commit_id: uuid.UUID,
         shares: Mapping[TopicPartition, StoredShare] = MappingProxyType({}),
+        *,
+        by_rows: bool = False,
     ) -> Committed:
         """Commit the chain that a person decided on, and how the table shares topics.  The chain has every
-        topic-partition, so stored origins are removed.
+        topic-partition, so stored origins are removed.  ``by_rows``: the chain counts rows that no snapshot of the
+        mirror has, so it gets one, without files: its absence shows that they were rolled back.
         """
         properties = read.table.metadata.properties
-        removed = list(self.keys.origins(properties))
-        if read.view.stored is None and self.keys.backfill in properties:  # it was asked for by the chain that was lost
-            removed.append(self.keys.backfill)
+        # a backfill was asked for by the chain that was lost
+        removed = [self.keys.backfill] if read.view.stored is None and self.keys.backfill in properties else []
         back = {
             tp: replace(share, since=chain.links[tp].until)
             for tp, share in read.view.shared.items()
             if tp in chain.links and share.since > chain.links[tp].until
         } | dict(shares)
-        updates: tuple[TableUpdate, ...] = (self._property(replace(chain, commit_id=str(commit_id))),)
-        updates += (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
-        return self._commit(read, (*updates, RemovePropertiesUpdate(removals=removed)) if removed else updates)
+        updates: tuple[TableUpdate, ...] = (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
+        appends = by_rows and read.view.head is not None
+        removed += [] if appends else self.keys.origins(properties)
+        updates += (RemovePropertiesUpdate(removals=removed),) if removed else ()
+        if appends:
+            return self.append(read, (), chain, commit_id, None, also=updates)
+        return self._commit(read, (self._property(replace(chain, commit_id=str(commit_id))), *updates))
 
     def expire(self, read: TableRead, snapshots: Sequence[int]) -> Committed:
         """Remove these snapshots, if all branches and tags are still where they were."""
@@ -431,6 +440,7 @@ class MirrorTable:
             return Committed(Outcome.REFUSED, reason=str(error))
         except Exception as error:  # the answer was lost, or the catalog went away
             return Committed(Outcome.UNKNOWN, reason=said(error))
+        failpoints.reach("table.after_commit")
         self._tidy(table, done)
         return Committed(Outcome.APPLIED)
 

@@ -3,6 +3,7 @@
 Rules:
 - The query has its own checkpoint and scheduler pool, and reads the topics of the mirror's routes.
 - A start settles the group first, then plans: a new checkpoint continues where the group is.
+- A topic without a record that can be read has no route: its first one ends the run, and the next start begins it.
 - When the query ends well, all that was handed over is committed before the mirror ends.  After a signal or an error,
   as much of it as ``LAST_COMMIT_S`` allows; the next start commits the rest.
 """
@@ -28,7 +29,8 @@ from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.errors import ChsinkError, services
 from chsink.findings import raise_first
-from chsink.kafka.admin import open_admin
+from chsink.kafka.admin import KafkaAdmin, open_admin
+from chsink.kafka.sample import holding
 from chsink.mirror.apart import CoordinatorElsewhere
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole
@@ -136,11 +138,11 @@ class MirrorRun:
         self._loop: BatchLoop[Share, StreamPlan] = BatchLoop(
             lambda _: self._lander.landing(),
             lambda _: None,
-            lambda: opened.config.mirror.topics,
+            lambda: self._mirror.config.mirror.topics,
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
-            pass_over=_refuse_begun,
+            pass_over=partial(_nothing_begun, self._config, kafka),
         )
 
     def _coordinated(self) -> Coordination | CoordinatorElsewhere:
@@ -281,6 +283,10 @@ class MirrorRun:
             raise stopped(error) from error
 
 
-def _refuse_begun(unrouted: Ranges) -> bool:
-    """A topic that a pattern matches has its first record: the next start has routes for it."""
-    raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(sorted({tp.topic for tp in unrouted})))
+def _nothing_begun(config: Config, kafka: KafkaAdmin, unrouted: Ranges) -> bool:
+    """True where topics that wait, or that a pattern found since, have no record yet that can be read.  Else CHS-712:
+    the next start has routes for them.  They begin where their logs start, whatever a checkpoint has passed.
+    """
+    if begun := sorted({tp.topic for tp in holding(config, kafka, unrouted)}):
+        raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begun))
+    return True

@@ -145,12 +145,12 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
     records = read_records(store, config.sink.name)
     if any(key.topic in topics and record.phase is not Phase.EMPTY for key, record in records.items()):
         return False
-    return not any(holding(config, kafka, _logs(kafka, topics), readable=False))
+    return not begun(config, kafka, topics)
 
 
-def is_empty(kafka: KafkaAdmin, topics: Collection[str]) -> bool:
-    """Whether Kafka holds nothing of these topics."""
-    return all(log.is_empty for log in _logs(kafka, topics).values())
+def begun(config: Config, kafka: KafkaAdmin, topics: Collection[str]) -> set[str]:
+    """Those of these topics of which Kafka holds a record that the job can read."""
+    return {tp.topic for tp in holding(config, kafka, _logs(kafka, topics), readable=False)}
 
 
 def _logs(kafka: KafkaAdmin, topics: Collection[str]) -> dict[TopicPartition, OffsetRange]:

@@ -3,7 +3,8 @@
 Rules:
 - The columns follow from the same records as those of a ClickHouse table (:mod:`chsink.tables.create`), or are those of
   the ClickHouse table itself (:mod:`chsink.tables.clickhouse_columns`), which needs no record.
-- A topic without a record waits, with all its tables: the others go on.  It begins at its first record.
+- A topic without a record that can be read (aborted transactions have none) waits, with all its tables: the others go
+  on.  It begins at its first record.
 - A table is not created if the sink's group has an offset of its topics: then it was dropped, or its route is new, and
   a person decides what it should hold.
 """
@@ -28,7 +29,7 @@ from chsink.mirror.nested_types import NewColumns, fields_in, type_of
 from chsink.mirror.new_tables import Definition, create, defined, spark_sql
 from chsink.mirror.opening import OpenMirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
-from chsink.tables.create import columns_for, is_empty
+from chsink.tables.create import begun, columns_for
 
 NO_COLUMNS: Final[NewColumns] = {}
 
@@ -140,4 +141,4 @@ def _plan(mirror: OpenMirror, kafka: KafkaAdmin, name: str, planned: dict[str, D
 def _waits(config: Config, kafka: KafkaAdmin, name: str, topics: Collection[str]) -> bool:
     """Whether the table waits for the first record of its topics."""
     by_records = config.mirror.new_table(name).columns == "records"
-    return by_records and config.kafka.starting_offsets == "earliest" and is_empty(kafka, topics)
+    return by_records and config.kafka.starting_offsets == "earliest" and not begun(config, kafka, topics)

@@ -6,13 +6,14 @@ written: a manifest holds their records directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -29,8 +30,11 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
+from chsink.kafka.same_records import Times
 from chsink.mirror.tables import CHAINS, Committed, MirrorTable
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.sim.hub import Hub
+from tests.sim.kafka import PARTITION
 
 LATE_MS = 20_000
 """The longest delay of a late commit.  Most are far shorter: they meet the next attempt of the same round."""
@@ -158,6 +162,7 @@ class SimCatalog:
         self.snapshots: set[int] = set()
         self.away_until = 0
         self.place: Callable[[int], tuple[str, int]] = lambda _: ("", 0)
+        self.times: Mapping[int, int] = {}
         self.committed: Callable[[str, Metadata, Metadata], None] = lambda *_: None
         self.late: Callable[[], None] = lambda: None
 
@@ -269,6 +274,20 @@ class SimCatalog:
         self.tables[name] = replace(at, head=snap.parent_snapshot_id)
         return True
 
+    def set_head(self, name: str, snapshot_id: int) -> None:
+        """Make any snapshot the current one."""
+        self.tables[name] = replace(self.tables[name], head=snapshot_id)
+
+    def rewrite(self, name: str, earlier: int | None) -> None:
+        """Other programs' snapshots alone are left, one of them with the rows of an ``earlier`` one; no property is."""
+        at = self.tables[name]
+        kept = {number: snap for number, snap in at.snaps.items() if not (snap.added or snap.is_own)}
+        for held in ([] if earlier is None else [at.snaps[earlier].held]) + [at.held]:
+            made = Snap(next(self.made), at.sequence + 1, at.head if at.head in kept else None, held, ())
+            kept[made.snapshot_id] = made
+            at = replace(at, snaps=kept, head=made.snapshot_id, sequence=made.sequence_number, properties={})
+        self.tables[name] = at
+
     def change_spec(self, name: str, *, forget: bool) -> None:
         """Another partition spec.  ``forget``: also remove the specs before it, as clients do that no manifest needs."""
         at = self.tables[name]
@@ -308,6 +327,25 @@ class SimMirrorTable(MirrorTable):
         )
         return str(uids[0]) if uids else ""
 
+    def row_ranges(
+        self, read: Any, topics: Collection[str], topic: str, partitions: Collection[int], *, partly: bool = False
+    ) -> dict[int, Sequence[OffsetRange]] | None:
+        """Each row tells its record."""
+        return {number: list(_spans(self._offsets(read, TopicPartition(topic, number)))) for number in partitions}
+
+    def timestamps(self, read: Any, tp: TopicPartition, within: OffsetRange) -> Times:
+        """As a producer gave them to the records."""
+        found = {at: uid for at, uid in self._offsets(read, tp).items() if within.start <= at < within.end}
+        times = cast("SimCatalog", self.catalog).times
+        return np.array([*found], np.int64), np.array([times[uid] for uid in found.values()], np.int64)
+
+    def _offsets(self, read: Any, tp: TopicPartition) -> dict[int, int]:
+        """The row of each offset, ascending."""
+        catalog = cast("SimCatalog", self.catalog)
+        catalog.hub.pause()
+        mine = (tp.topic, tp.partition)
+        return {uid % PARTITION: uid for uid in sorted(read.table.metadata.held) if catalog.place(uid) == mine}
+
     def _branched(self, read: Any) -> Committed:
         """As the production method, without a manifest list."""
         catalog, metadata = cast("SimCatalog", self.catalog), read.table.metadata
@@ -339,6 +377,18 @@ class SimMirrorTable(MirrorTable):
         held = metadata.held | frozenset(added)
         snap = Snap(number, metadata.sequence + 1, metadata.head, held, added, summary, manifest, unknown)
         return (AddSnapshotUpdate.model_construct(snapshot=snap),)
+
+
+def _spans(offsets: Iterable[int]) -> Iterator[OffsetRange]:
+    """Ascending offsets as ranges that lie apart."""
+    span: OffsetRange | None = None
+    for at in offsets:
+        if span is not None and at == span.end:
+            span = OffsetRange(span.start, at + 1)
+        else:
+            yield from () if span is None else (span,)
+            span = OffsetRange(at, at + 1)
+    yield from () if span is None else (span,)
 
 
 def data_file(location: str, rows: int) -> DataFile:

@@ -144,11 +144,16 @@ def _coordination(
     return made
 
 
-def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLander:
-    """With topics and tables as they are now."""
+def feeds_of(world: World, routes: Routes) -> Feeds:
+    """As :meth:`chsink.mirror.opening.OpenMirror.feeds`."""
     ids = {topic: found or "" for topic, found in world.kafka.topic_ids(routes.whole).items()}
     choices = {topic: routes.sharing(topic).choice for topic in routes.shared}
-    feeds = Feeds(names_of(world.broker), ids, _tables(world, routes, routes.all_tables), world.kafka, choices)
+    return Feeds(names_of(world.broker), ids, _tables(world, routes, routes.all_tables), world.kafka, choices)
+
+
+def open_lander(world: World, routes: Routes, beside: Coordination) -> MirrorLander:
+    """With topics and tables as they are now."""
+    feeds = feeds_of(world, routes)
     return MirrorLander(feeds, beside, pool=lambda: OneActor(world.hub), renewed=partial(_renewed, world, routes))
 
 

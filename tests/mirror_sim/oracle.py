@@ -35,6 +35,7 @@ INVARIANTS = (
     "what_is_said_is_so",
     "halt_justified",
     "complete_at_rest",
+    "decision_is_told",
     "progress",
     "no_defect",
 )
@@ -59,7 +60,8 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
         snap = after.snaps[after.head or 0]
         world.hub.counts["outcome snapshot"] += 1
         first = not any(name.startswith(CHAINS) for name in before.properties)
-        if not (snap.added or first):
+        decided = world.decider.busy or {"rolled back", "table commit late"} <= world.reasons  # by a takeover, too
+        if not (snap.added or first or decided):
             raise Violation("snapshot_has_files", f"{name}: snapshot {snap.snapshot_id} has none")
         parent = before.snaps.get(snap.parent_snapshot_id or 0)
         base = before.held if parent is None else parent.held
@@ -81,6 +83,10 @@ def table_committed(world: World, name: str, before: Metadata, after: Metadata) 
             _holds_its_link(world, name, after, tp, (link.topic_id, link.origin, link.until))
     if after.head != before.head:
         _valid_through(world, name, after, chain)
+
+
+def _given_up(world: World, name: str) -> frozenset[int]:
+    return world.decider.given_up.get(name, frozenset())
 
 
 def shares(name: str) -> bool:
@@ -128,7 +134,8 @@ def chain_of(metadata: Metadata) -> Chain | None:
     return read_chain(reader._view(table)).chain
 
 
-def _uids(world: World, tp: TopicPartition, topic_id: str, start: int, end: int) -> set[int]:
+def uids(world: World, tp: TopicPartition, topic_id: str, start: int, end: int) -> set[int]:
+    """The records of a range, also those that Kafka deleted."""
     serial = int(topic_id.removeprefix("id"))
     archive = world.kafka.lives[serial].logs[tp.partition].archive
     return {uid_of(serial, tp.partition, offset) for offset in archive if start <= offset < end}
@@ -136,10 +143,10 @@ def _uids(world: World, tp: TopicPartition, topic_id: str, start: int, end: int)
 
 def _holds_its_link(world: World, name: str, table: Metadata, tp: TopicPartition, link: tuple[str, int, int]) -> None:
     topic_id, origin, until = link
-    whole = _uids(world, tp, topic_id, 0, 1 << 40) & table.held
-    said = _uids(world, tp, topic_id, origin, until)
-    if whole != said:
-        lacks, more = sorted(said - whole), sorted(whole - said)
+    whole = uids(world, tp, topic_id, 0, 1 << 40) & table.held
+    said = uids(world, tp, topic_id, origin, until)
+    lacks, more = sorted(said - whole - _given_up(world, name)), sorted(whole - said)
+    if lacks or more:
         raise Violation("chain_is_content", f"{name} {tp}: [{origin}, {until}) lacks {lacks}, and there is {more}")
 
 
@@ -147,8 +154,8 @@ def _holds_part_of_its_link(
     world: World, name: str, table: Metadata, tp: TopicPartition, link: tuple[str, int, int]
 ) -> None:
     topic_id, origin, until = link
-    whole = _uids(world, tp, topic_id, 0, 1 << 40) & table.held
-    if more := sorted(whole - _uids(world, tp, topic_id, origin, until)):
+    whole = uids(world, tp, topic_id, 0, 1 << 40) & table.held
+    if more := sorted(whole - uids(world, tp, topic_id, origin, until)):
         raise Violation("chain_is_content", f"{name} {tp}: [{origin}, {until}), and there is {more}")
     if wrong := sorted(uid for uid in whole if world.named.table_of(uid) not in {None, name}):
         raise Violation("one_table_each", f"{wrong} are in {name}, and name others")
@@ -164,10 +171,10 @@ def _valid_through(world: World, name: str, table: Metadata, chain: Chain) -> No
         return
     world.hub.counts["outcome valid through"] += 1
     for tp, link in chain.links.items():
-        known = _uids(world, tp, link.topic_id, link.origin, 1 << 40)
+        known = uids(world, tp, link.topic_id, link.origin, 1 << 40)
         if tp.topic in world.routes.shared and shares(name):
             continue  # which of the records that it does not hold are its own depends on the map of their time
-        late = sorted(uid for uid in known - table.held if world.kafka.times[uid] < int(text))
+        late = sorted(uid for uid in known - table.held - _given_up(world, name) if world.kafka.times[uid] < int(text))
         if late:
             raise Violation("valid_through", f"{name} says {text}, and lacks {late}")
 
@@ -249,10 +256,10 @@ def at_rest(world: World) -> str:
                 if link is None:
                     return f"{name} does not know {tp}"
                 floor = max(world.floors.get(name, {}).get(tp, link.origin), world.kafka.log(tp).start)
-                if earlier := _uids(world, tp, f"id{serial}", floor, link.origin):
+                if earlier := uids(world, tp, f"id{serial}", floor, link.origin):
                     return f"{name} is to be filled with {sorted(earlier)[:5]} of {tp}"
-                lacks = _uids(world, tp, f"id{serial}", link.origin, 1 << 40) - world.catalog.tables[name].held
-                if lacks:
+                lacks = uids(world, tp, f"id{serial}", link.origin, 1 << 40) - world.catalog.tables[name].held
+                if lacks := lacks - _given_up(world, name):
                     return f"{name} lacks {sorted(lacks)[:5]} of {tp}"
     return ""
 
@@ -271,5 +278,5 @@ def _lacks_shared(world: World, tp: TopicPartition, topic_id: str) -> str:
     origins = {n: c.links[tp].origin for n in every if (c := chain_of(world.catalog.tables[n])) and tp in c.links}
     again = (origins[name] for name in world.dropped & origins.keys())  # it joined, and began with the next records
     first = max(min(origins.values()), *again, 0)
-    lacks = sorted(_uids(world, tp, topic_id, first, 1 << 40) - held - world.lost_with_tables)
+    lacks = sorted(uids(world, tp, topic_id, first, 1 << 40) - held - world.lost_with_tables)
     return f"no table has {lacks[:5]} of {tp}" if lacks else ""

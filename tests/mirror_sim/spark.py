@@ -163,7 +163,7 @@ class SimColumns:
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """The records as they are."""
-        return Decoded(batch, None)
+        return Decoded(batch, pa.array(range(batch.num_rows), pa.int64()))
 
 
 class SimFiles:

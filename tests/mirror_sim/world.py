@@ -15,7 +15,7 @@ from typing import Any
 from chsink import failpoints
 from chsink.errors import ChsinkError, FencedError, HaltError
 from chsink.errors import services as errors
-from chsink.mirror import coordination, coordinator, lander, worker
+from chsink.mirror import coordination, coordinator, lander, trail, worker
 from chsink.mirror.control import ControlUnanswered
 from chsink.statemachine.commit.rounds import CommitPace
 from chsink.statemachine.ranges import TopicPartition
@@ -23,6 +23,7 @@ from tests.mirror_sim import oracle
 from tests.mirror_sim.branches import Main
 from tests.mirror_sim.broker import CONTROL, GROUP, Broker
 from tests.mirror_sim.catalog import SimCatalog
+from tests.mirror_sim.decider import Decider
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.job import KEYS, every_partition, start_driver
 from tests.mirror_sim.named import LISTED, NamedTables, listed
@@ -45,7 +46,7 @@ JUSTIFIED = {
     "MIRROR_ROWS_FOUND": {"chain lost"},
     "MIRROR_ROWS_GONE": {"rolled back"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
-    "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden"},
+    "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden", "chain lost"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
     "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden"},
     "MIRROR_LOG_SHRANK": {"log shrank"},
@@ -115,6 +116,7 @@ class World:
         self.routes = Routes({t: () if t in shared and more.random() < 0.5 else whole[t] for t in whole}, shared)
         used |= set(TABLES) if shared else set()
         self.named = NamedTables(hub, list(topics))
+        self.decider = Decider(hub)
         if self.named.topic:
             maps = {t: of for t, of in shared.items() if t != self.named.topic}
             self.routes = replace(self.routes, maps=maps, named={self.named.topic: ()})
@@ -149,6 +151,7 @@ class World:
         self.broker.moved = self._kept(partial(oracle.group_moved, self))
         self.catalog.committed = self._kept(partial(oracle.table_committed, self))
         self.catalog.place = lambda uid: (self.kafka.names[serial_of(uid)], uid % SERIAL // PARTITION)
+        self.catalog.times = self.kafka.times
         self.catalog.late = partial(self.reasons.add, "table commit late")
         hub.died = self.died
 
@@ -183,6 +186,7 @@ class World:
             (failpoints, "reach"): self._reach,
             (coordinator, "REREAD_OFFSETS"): self.reread_offsets,
             (coordination, "monotonic"): lambda: self.hub.now / 1000,
+            (trail, "monotonic"): lambda: self.hub.now / 1000,
         }
         try:
             with replaced(ours):
@@ -198,6 +202,7 @@ class World:
                 self._event()
             self.main.happen(self)
             self.named.happen()
+            self.decider.happen(self)
             if not hub.step():
                 self.start_driver()
         hub.calm = True
@@ -225,8 +230,8 @@ class World:
             HAPPENINGS.one(self)
 
     def _reach(self, name: str) -> None:
-        """A failpoint of production code: the process may die here."""
-        if self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
+        """A failpoint of production code: the process may die here.  Around a commit, the catalog sees to that."""
+        if name != "table.after_commit" and self.hub.fault(f"killed at {name}", FAILPOINT_RATE):
             self.hub.die()
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -240,7 +245,7 @@ class World:
 
     def start_driver(self) -> None:
         """Start the mirror."""
-        if self.over is not None:
+        if self.over is not None or self.decider.busy:
             return
         self.starts += 1
         if self.drivers:
@@ -272,7 +277,8 @@ class World:
             hidden = {"rollback hidden"} if {"rolled back", "property lost"} <= self.reasons else set()
             if not (self.reasons | hidden) & JUSTIFIED.get(name, set()):
                 raise Violation("halt_justified", f"{name} {error}; reasons: {sorted(self.reasons)}")
-            self.over = name
+            if not self.decider.takes_up(self, name):
+                self.over = name
         if isinstance(error, SparkDied) and error.why == "data loss":
             self.checkpoint = Checkpoint()
 
@@ -284,6 +290,8 @@ class World:
     def died(self, group: Group) -> None:
         """The process is gone: its tasks die with it or live on, and it is started again."""
         attempt = self.executors.get(id(group))
+        if self.decider.died(self, group):
+            return
         self.gone(group)
         if attempt is not None:
             if attempt.driver.alive:

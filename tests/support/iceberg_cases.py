@@ -388,6 +388,29 @@ SAYS: dict[str, tuple[str, str]] = {
 """The page's words for each type: what is accepted, and what is rejected."""
 
 
+IN_CLICKHOUSE = {
+    "boolean": "Bool",
+    "int": "Int32",
+    "long": "Int64",
+    "float": "Float32",
+    "double": "Float64",
+    "date": "Date32",
+    "time": "Time64(6)",
+    "timestamp": "DateTime64(6, 'UTC')",
+    "timestamptz": "DateTime64(6, 'UTC')",
+    "string": "String",
+    "uuid": "UUID",
+    "fixed[4]": "String",
+    "binary": "String",
+}
+"""A type for the same field; that of a decimal has its name."""
+
+
+def type_in_clickhouse(kind: IcebergType) -> str:
+    """A type of ClickHouse for the same values."""
+    return IN_CLICKHOUSE.get(str(kind)) or str(kind).replace("decimal", "Decimal")
+
+
 def table() -> Iterator[str]:
     """The lines of the page's table."""
     yield "| column | accepts | rejects |\n|---|---|---|"

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from chsink.clickhouse import grants
-from tests.support import connect_cases, format_cases, iceberg_cases, letter_fields, type_cases
+from tests.support import connect_cases, format_cases, iceberg_cases, iceberg_formats, letter_fields, type_cases
 
 DRAWN: Mapping[str, Mapping[str, Callable[[], Iterable[str]]]] = {
     "formats.md": {"formats and types": format_cases.table, "Connect's types": connect_cases.table},
-    "types.md": {"JSON values": type_cases.table, "Iceberg's types": iceberg_cases.table},
+    "types.md": {
+        "JSON values": type_cases.table,
+        "Iceberg's types": iceberg_cases.table,
+        "other formats in Iceberg": iceberg_formats.table,
+    },
     "dead-letters.md": {"fields": letter_fields.table},
     "deployment.md": {"grants": grants.page_table},
 }

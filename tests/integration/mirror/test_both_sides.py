@@ -7,7 +7,6 @@ what the mirror committed.  It knows every flat type; of a ``time`` it gives the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,26 +20,10 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 from tests.support.clickhouse_http import connected
-from tests.support.iceberg_cases import CASES, NESTED, same
+from tests.support.iceberg_cases import CASES, NESTED, same, type_in_clickhouse
 from tests.support.kafka import produce
 
 MakeBench = Callable[..., Bench]
-IN_CLICKHOUSE = {
-    "boolean": "Bool",
-    "int": "Int32",
-    "long": "Int64",
-    "float": "Float32",
-    "double": "Float64",
-    "date": "Date32",
-    "time": "Time64(6)",
-    "timestamp": "DateTime64(6, 'UTC')",
-    "timestamptz": "DateTime64(6, 'UTC')",
-    "string": "String",
-    "uuid": "UUID",
-    "fixed[4]": "String",
-    "binary": "String",
-}
-"""A type for the same field; that of a decimal has its name."""
 AS_ICEBERG = {"fixed[4]": "base64Decode({})", "binary": "base64Decode({})", "time": "toInt64({})"}
 """How a ClickHouse value is compared with what the engine reads of Iceberg."""
 ICEBERG_ONLY = {'"0001-01-01"', '"9999-12-31"', '"0001-01-01T00:00:00"', '"9999-12-31T23:59:59.999999"', '"12:34"'}
@@ -51,10 +34,6 @@ WIDE = Schema(
 )
 FITS = [(n, text, value) for n, case in enumerate(CASES) for text, value in case.fits]
 BAD = [(n, text) for n, case in enumerate(CASES) for text in case.bad]
-
-
-def type_in_clickhouse(kind: Any) -> str:
-    return IN_CLICKHOUSE.get(str(kind)) or str(kind).replace("decimal", "Decimal")
 
 
 def record(n: int, text: str) -> bytes:

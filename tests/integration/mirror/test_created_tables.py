@@ -161,6 +161,28 @@ def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack
     assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
 
 
+def test_a_topic_of_which_nothing_can_be_read_waits(
+    make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession
+) -> None:
+    """⚑ A producer gave up its first transaction: the log was not empty, no record said which columns the table has, and
+    CHS-285 stopped all topics.
+    """
+    job = make_job()
+    late = f"{job.topic}-late"
+    stack.kafka.create_topic(late, 1)
+    text = f"""[{{ topic_pattern = '{job.topic}(?<more>|-.+)', table = "shop.{{topic:_}}" }}]"""
+    job.settings = {**job.settings, "mirror.route": text}
+    table, waits = (f"shop.{name.replace('-', '_')}" for name in (job.topic, late))
+    for count in (0, 7):
+        job.send_values(0, [{"id": -1}, {"id": -2}], topic=late, transactional=job.name, abort=True)
+        job.send(0, 10)
+        job.send(0, count, topic=late)
+        with MirrorRun(job.config(), spark, LOG) as run:
+            run.run(Drained())
+        assert held(job, waits) == count
+    assert held(job, table) == 20
+
+
 @pytest.mark.soak
 def test_a_topic_that_a_pattern_finds_while_the_mirror_runs(
     make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession

@@ -19,6 +19,7 @@ from chsink.mirror.recover import carry_out, survey
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.task import Share
 from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.test_table_by import mirror_of, offsets, running, send
@@ -162,6 +163,36 @@ def test_tables_that_share_a_topic_reach_equally_far(make_bench: MakeBench) -> N
     with running(bench, mirror_of(bench, {"x": "b", "y": "a"})) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6], "b": [1, 3, 5]}
+
+
+@pytest.mark.parametrize("how", ["recover", pytest.param("skip", marks=pytest.mark.soak)])
+def test_a_table_that_is_rolled_back_afterwards(make_bench: MakeBench, how: str) -> None:
+    """⚑ To a snapshot of another program, with fewer rows: nobody noticed that records were gone."""
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    lose(bench)
+    table = bench.catalog().load_table("shop.orders")
+    last = table.scan(row_filter="id = 3").to_arrow()
+    table.delete("id = 3")
+    fewer = table.current_snapshot()
+    assert fewer is not None
+    table.append(last)
+    if how == "recover":
+        assert recovered(bench)[0]["continues_at"] == 3
+    else:
+        bench.resolve(TableVerdict.SKIP)
+    table.refresh().manage_snapshots().set_current_snapshot(fewer.snapshot_id).commit()
+    with pytest.raises(Halted) as halted:
+        bench.coordinator()
+    assert halted.value.why is CommitHalt.ROLLED_BACK
+    decision = bench.resolve(TableVerdict.SKIP)
+    assert [change.as_dict()["given_up"] for change in decision.changes] == ["[2, 3)"]
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([4]))
+    bench.round(later)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 2, 4]
 
 
 @pytest.mark.exit_of("MIRROR_ROWS_LACK")
