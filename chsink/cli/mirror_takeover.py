@@ -36,7 +36,7 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue tables that Iceberg's Kafka Connect sink filled, where it stopped.
+    """Take over tables from Iceberg's Kafka Connect sink, and continue where it stopped.
 
     First stop the connector: this command refuses while its groups have members. Name the connector's topics and tables
     in [[mirror.route]]. Then:

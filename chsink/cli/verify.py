@@ -75,6 +75,7 @@ def verify(  # noqa: PLR0917 - options of a command
     chsink verify -c job.toml
     chsink verify -c job.toml --topic flights --partition 3 --from 120000 --to 130000
     chsink verify -c job.toml --json | jq '.partitions[] | select(.missing.offsets > 0)'
+
     \b
     It reports offsets that are
       missing       the record has no row
