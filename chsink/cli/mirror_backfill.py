@@ -56,9 +56,7 @@ def backfill(
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
     if apply:
-        typer.echo(
-            f"a running mirror begins to read this within {loaded.mirror.interval_s:g} s, a stopped one after its start"
-        )
+        typer.echo(f"the mirror begins to read this within {loaded.mirror.interval_s:g} s, or after its next start")
     else:
         typer.echo("nothing was changed: add --apply to let the mirror read this")
 
