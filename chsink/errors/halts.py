@@ -556,7 +556,7 @@ MIRROR_ROWS_TELL_NOTHING = preflight(
 MIRROR_CONNECTOR_TABLE = preflight(
     "CHS-359",
     "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
-    "is to continue: records would land twice",
+    "should continue: records would land twice",
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
     "[[mirror.route]]; to go on without what the table lacks, run `chsink mirror resolve {table} --skip`: its plan "
     "shows where each topic-partition continues",
