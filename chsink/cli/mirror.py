@@ -94,8 +94,7 @@ def status(
     valid_through  all records up to this time are in the table; "-" if that is not known
     pending        offsets whose files wait for a commit; pending_units: reports of such files
     lag            offsets that Kafka holds and the table does not; lag_s: the age of the oldest such record, in seconds
-    skipped        records without a row, because a value did not fit, or the record's value was null; the table keeps
-                   the count
+    skipped        records without a row: a value did not fit, or the record's value was null; the table keeps the count
     snapshots      how many the table keeps; files, bytes: its data files. Many snapshots slow down commits, many small
                    files slow down reading: see `chsink mirror clean`
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
@@ -111,17 +110,9 @@ def status(
 
 
 CHANGES = (
-    "table",
-    "topic",
-    "partition",
-    "held_until",
-    "continues_at",
-    "because",
-    "read_again",
-    "given_up",
-    "at_most",
+    "table", "topic", "partition", "held_until", "continues_at", "because", "read_again", "given_up", "at_most",
     "backfill",
-)
+)  # fmt: skip
 
 
 @mirror.command()

@@ -57,8 +57,7 @@ class Sink:
     """Lands the batches of one query in the job's tables.  Let :meth:`start` begin the query, or pass the sink itself
     to ``foreachBatch`` of a query of your own.
 
-    With ``start``, or with its first batch, it becomes the owner of the sink's state: an older process of the same sink
-    stops with FencedError.
+    From ``start`` or its first batch on, it owns the sink's state: an older process of the sink stops with FencedError.
     """
 
     def __init__(self, config: Config) -> None:
