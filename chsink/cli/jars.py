@@ -10,15 +10,15 @@ from chsink.cli.output import JsonOption, print_json
 from chsink.errors import ChsinkError
 
 ArchiveOption = Annotated[
-    bool, typer.Option("--archive/--no-archive", help="Whether to archive Spark's classes, once.")
+    bool, typer.Option("--archive/--no-archive", help="Archive Spark's classes, if that was not done yet.")
 ]
 
 
 def jars(as_json: JsonOption = False, archive: ArchiveOption = True) -> None:
     """Download the jars of Spark's Kafka source; print their paths.
 
-    It verifies their SHA-256, and separates the paths by commas. It also archives the classes that Spark loads (155
-    MiB, half a minute of CPU time, once): `chsink run` starts faster with the archive.
+    It verifies their SHA-256. Commas separate the paths. It also archives the classes that Spark loads, so that
+    `chsink run` starts faster. This takes half a minute of CPU time, once, and 155 MiB of disk.
 
     \b
     spark-submit --jars "$(chsink jars --no-archive)" …

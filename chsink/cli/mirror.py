@@ -94,10 +94,9 @@ def status(
     valid_through  all records up to this time are in the table; "-" if that is not known
     pending        offsets whose files wait for a commit; pending_units: reports of such files
     lag            offsets that Kafka holds and the table does not; lag_s: the age of the oldest such record, in seconds
-    skipped        records without a row, because a value did not fit, or the record's value was null; each commit
-                   stores the number
-    snapshots      how many the table keeps; files, bytes: its data files. Many snapshots make commits slow, many small
-                   files make reading slow: see `chsink mirror clean`
+    skipped        records without a row: a value did not fit, or the record's value was null; the table keeps the count
+    snapshots      how many the table keeps; files, bytes: its data files. Many snapshots slow down commits, many small
+                   files slow down reading: see `chsink mirror clean`
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     found = mirror_status(config, assignments)
     if as_json:
@@ -111,17 +110,9 @@ def status(
 
 
 CHANGES = (
-    "table",
-    "topic",
-    "partition",
-    "held_until",
-    "continues_at",
-    "because",
-    "read_again",
-    "given_up",
-    "at_most",
+    "table", "topic", "partition", "held_until", "continues_at", "because", "read_again", "given_up", "at_most",
     "backfill",
-)
+)  # fmt: skip
 
 
 @mirror.command()
@@ -149,16 +140,18 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
     --reread continues where the table's own snapshots end. It is refused where they do not show which rows the mirror
     wrote, because records could then land twice. --skip leaves out what was rolled back; in a table that is new for its
-    topic, it lands only records that were not read yet. In one that lost its chain, _kafka_partition and _kafka_offset
-    say where each topic-partition continues; those without a row are read from their first record, if others have rows.
+    topic, it lands only records that were not read yet. If a table no longer says which records it holds,
+    _kafka_partition and _kafka_offset tell where each topic-partition continues; if some topic-partitions have rows,
+    those without a row are read from their first record.
 
     \b
-    because   why it continues there
-    given_up  spans the offsets that Kafka holds, the table may lack, and
-              the mirror will not read; at_most: how many offsets these are
-    backfill  those of them that `chsink mirror backfill` can land later
+    held_until    the table held the records before this offset; "-" if that is not known
+    continues_at  the first offset that lands next; because: why there
+    given_up      the range of offsets that Kafka holds, the table may lack, and the mirror will not read;
+                  at_most: how many offsets these are
+    backfill      the part of given_up that `chsink mirror backfill` can land later
 
-    Tables that share a topic and lost what they knew of its table_by have to be named together.
+    If tables share a topic and no longer know its table_by, name them together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
         raise typer.BadParameter("pass either --reread or --skip")

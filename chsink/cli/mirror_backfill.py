@@ -28,19 +28,19 @@ def backfill(
 
     \b
     chsink mirror backfill shop.refunds            list what would be read
-    chsink mirror backfill shop.refunds --apply    read it
+    chsink mirror backfill shop.refunds --apply    let the mirror read it
 
-    The request is stored in the table. The mirror reads these offsets, a million of a partition at a time, beside its
-    work: within mirror.interval_s if it runs, otherwise after its next start. With trigger.mode = "available_now", it
-    ends once it has read them. You may stop it at any time. No record lands twice. What Kafka deletes before it is read
-    is left out.
+    The request is stored in the table. A running mirror begins to read within mirror.interval_s, a stopped one after
+    its next start. It reads a million offsets of a partition at a time, beside its other work. With trigger.mode =
+    "available_now", it ends once all are read. You may stop the mirror at any time. No record lands twice. What Kafka
+    deletes before it is read is left out.
 
     \b
     reads         the offsets that Kafka holds and that come before the table's first one; the end is exclusive
     asked_before  down to which offset an earlier command asked for records
 
-    A table that holds rows before its first offset is refused (CHS-355). Only _kafka_partition and _kafka_offset
-    show such rows. A table without these columns that lost its chain gets nothing.
+    A table that holds rows before its first offset is refused (CHS-355). Only the columns _kafka_partition and
+    _kafka_offset show such rows. A table without them that no longer says which records it holds gets nothing.
 
     With table_by, the table gets all records that the map gives it now. If the map has changed since they landed
     elsewhere, a record may then be in two tables.
@@ -56,7 +56,7 @@ def backfill(
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
     if apply:
-        typer.echo(f"asked: the mirror reads this within {loaded.mirror.interval_s:g} s, or of its next start")
+        typer.echo(f"the mirror begins to read this within {loaded.mirror.interval_s:g} s, or after its next start")
     else:
         typer.echo("nothing was changed: add --apply to let the mirror read this")
 

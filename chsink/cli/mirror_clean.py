@@ -39,7 +39,7 @@ def clean(  # noqa: PLR0917 - arguments and options of a command
     ] = None,
     older_than: Annotated[str, typer.Option(help="Keep files younger than this: 3d, 36h.", metavar="AGE")] = "3d",
     expire_snapshots: Annotated[
-        bool, typer.Option("--expire-snapshots", help="Also expire old snapshots, and remove files only they need.")
+        bool, typer.Option("--expire-snapshots", help="Expire old snapshots, and remove files that only they need.")
     ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Remove the files. Without this, they are only listed.")

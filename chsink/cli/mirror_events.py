@@ -38,7 +38,7 @@ def events(  # noqa: PLR0917 - arguments and options of a command
     state       committed: a snapshot has the file
                 waiting: its table does not hold these offsets yet
                 gone: no snapshot has it. It was compacted and its snapshots expired, or its records had landed before
-    commit      the id of the commit, "-" if the control topic and the snapshot that had it are gone
+    commit      the id of the commit, "-" if neither the control topic nor a snapshot names it any more
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     loaded = quiet(config, assignments)
     check_named([table] if table else [], loaded)

@@ -40,7 +40,7 @@ def publish(
     The mirror may run meanwhile: without --snapshot, what it commits until then is published, too. Nothing is copied.
 
     main only moves forward: if others committed to it, the command changes nothing and says how to go on. Tables are
-    published one after the other; one that fails does not keep the others from it.
+    published one after the other; if one fails, the others are still published.
 
     \b
     before     main's snapshot until now; "-" if it had none

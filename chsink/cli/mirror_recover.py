@@ -20,7 +20,7 @@ def recover(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue from the rows of the Iceberg tables, when the groups in Kafka and the tables' own record were lost.
+    """Continue from the rows of the Iceberg tables, if the mirror's groups and the tables' chains were lost.
 
     It reads the columns _kafka_topic, _kafka_partition and _kafka_offset, or only the files' statistics where these
     suffice; and _kafka_timestamp of the first and the last rows, if the table has it. It first shows what it found, and

@@ -36,7 +36,7 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue tables that Iceberg's Kafka Connect sink filled, where it stopped.
+    """Take over tables from Iceberg's Kafka Connect sink, and continue where it stopped.
 
     First stop the connector: this command refuses while its groups have members. Name the connector's topics and tables
     in [[mirror.route]]. Then:
@@ -46,7 +46,7 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     chsink mirror run -c job.toml              go on from there
 
     The snapshots of the tables name the connector's group; if they do not, pass --group and --control-topic. Files that
-    wait for a commit are committed: each table gets them, and the mirror's record of where it continues, in one commit.
+    wait for a commit are committed: for each table, one commit adds them and stores where the mirror continues.
     Each topic-partition continues at the offset of the connector's group. A partition that the connector never read
     begins at its first record. No record is lost, and none lands twice.
 

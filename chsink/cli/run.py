@@ -59,8 +59,8 @@ def run(
     With mirror.enabled = true, the same process also writes to the Iceberg tables of [[mirror.route]]. If one side
     halts, the other goes on. The exit code is that of ClickHouse's side or, if that is 0, the mirror's.
 
-    It says how fast each table lands and how long catching up takes: in a table below the log on a terminal, elsewhere
-    in a log line `progress` for each table, every 30 seconds (observe.progress).
+    It shows how fast each table lands, how far it is behind, and when it will have caught up: on a terminal below the
+    log, elsewhere in a log line `progress` for each table, every 30 seconds (observe.progress).
 
     You may kill and restart the job at any time: it settles what was in doubt, then continues. SIGTERM or Ctrl-C stops
     it after the current batch. A second signal, or a signal during the start, stops it at once.

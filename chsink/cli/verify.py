@@ -75,6 +75,7 @@ def verify(  # noqa: PLR0917 - options of a command
     chsink verify -c job.toml
     chsink verify -c job.toml --topic flights --partition 3 --from 120000 --to 130000
     chsink verify -c job.toml --json | jq '.partitions[] | select(.missing.offsets > 0)'
+
     \b
     It reports offsets that are
       missing       the record has no row
@@ -84,10 +85,9 @@ def verify(  # noqa: PLR0917 - options of a command
       unexpected    a row has no record, or one that does not fit the table
       letter_…      the same for dead letters: letter_missing, letter_duplicated, letter_different
 
-    It judges only offsets that the state records as landed, and lists the others. Records that do not fit have no row,
-    as in the job. If the shard layout changed, older rows are on their old shards: add --any-shard. If a column was
-    added after rows had landed, they may have its default: add --added COLUMN. See docs/verify.md.
-    The last result is kept in the file observe.verify_result, for `chsink status` and the status page.
+    It judges only offsets that are recorded as landed, and lists the others. Records that do not fit have no row, as in
+    the job. If the shard layout changed, add --any-shard: older rows are on their old shards. If a column was added
+    after rows had landed, add --added COLUMN: they may have its default. `chsink status` shows the last result.
 
     Exit codes: 0 no difference, 1 a difference was found, 2 a table cannot be verified, 5 a service did not answer.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart

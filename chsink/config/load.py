@@ -28,9 +28,10 @@ def load(
     """The configuration in the TOML file at ``path``.
 
     Variables ``CHSINK__SECTION__KEY`` in ``environ`` (default: the process's) override the file; ``environ`` also
-    resolves references.  ``overrides`` maps dotted keys to values, or to texts that are parsed like a variable's, and
+    resolves references.  ``overrides`` maps dotted keys to values, or to strings that are parsed like a variable's; it
     overrides both.
-    Raises InvalidConfigError with every problem found; with CHS-101 alone if the file cannot be read.
+
+    Raises InvalidConfigError with every problem found, or with CHS-101 alone if the file cannot be read.
     """
     environ = os.environ if environ is None else environ
     layers = _Layers(str(path), _read(Path(path)))

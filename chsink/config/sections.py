@@ -295,8 +295,8 @@ class Observe(Section):
     [ready](install.md#probes), without Spark, but with its metrics and its status page. For supervisors that restart
     whatever ends, such as a Kubernetes Deployment. Default: the process ends with exit code 3 or 4."""
     progress: Literal["auto", "never"] = "auto"
-    """`auto`: a running job says how far each table is behind and how fast it catches up, in a table below the log on a
-    terminal, and elsewhere [every 30 seconds](operations.md#progress) in the log. `never`: it says nothing of it."""
+    """`auto`: a running job shows how far each table is behind and how fast it catches up: on a terminal below the log,
+    elsewhere in log lines [every 30 seconds](operations.md#progress). `never`: it does not."""
     ui: Annotated[str, matching(_ADDRESS, otherwise=job_file.NOT_AN_ADDRESS)] | None = None
     """Address, `"host:port"`, on which the driver serves the [status page](ui.md); port 0 chooses a free port. Default:
     `chsink run` and `chsink mirror run` serve no page, and `chsink ui` uses `127.0.0.1:8686`. An address that other

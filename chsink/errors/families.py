@@ -63,7 +63,7 @@ class ConfigError(ChsinkError, ValueError):
 
 
 class PreflightError(ChsinkError):
-    """A service, table or source cannot carry the promise; found before a record was written."""
+    """A service, table or source does not meet the promise's conditions; found before a record was written."""
 
     exit_code = 2
 

@@ -33,7 +33,7 @@ LOG_SHRANK = halt(
     "and note the rows that it shows as different: new records have taken their offsets; run `chsink state reset "
     "{arguments}`; for each partition in this command, delete the rows and dead letters of the records that Kafka "
     "still holds, also from the targets of dependent views (otherwise they land twice), but keep the noted rows and "
-    "all others of lost records: the table may have the only copy; set kafka.starting_offsets = "
+    "all other rows of lost records: the table may have the only copy; set kafka.starting_offsets = "
     '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
@@ -503,7 +503,7 @@ MIRROR_ROWS_UNKNOWN = preflight(
 )
 MIRROR_TABLE_MOVED = preflight(
     "CHS-348",
-    "Iceberg table {table} was decided about, or the mirror wrote to it, after the plan was shown: nothing was changed",
+    "since the plan was shown, the mirror or another command changed Iceberg table {table}: this command did nothing",
     "stop the mirror, and start it to see whether it still halts; if so, stop it and run the command again",
 )
 MIRROR_SHARED_APART = preflight(
@@ -511,7 +511,7 @@ MIRROR_SHARED_APART = preflight(
     "Iceberg tables {shared} share {tp} by table_by, and not all of them record its present map: if they "
     "continued one by one, a record could land in two tables",
     "if you have changed table_by, undo the change and run the command again; otherwise name all of them: `chsink "
-    "mirror resolve {tables} --skip`; they continue behind what any of them holds",
+    "mirror resolve {tables} --skip`; they then continue at one offset, after everything that any of them holds",
 )
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
@@ -547,7 +547,7 @@ MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "
     "_kafka_partition and _kafka_offset, or _kafka_topic although several topics feed it, or some rows have no value "
-    "there",
+    "in them",
     "to continue with new records only, run `chsink mirror resolve {table} --skip`; " + _FROM_THE_START,
 )
 
@@ -556,7 +556,7 @@ MIRROR_ROWS_TELL_NOTHING = preflight(
 MIRROR_CONNECTOR_TABLE = preflight(
     "CHS-359",
     "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
-    "is to continue: records would land twice",
+    "should continue: records would land twice",
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
     "[[mirror.route]]; to go on without what the table lacks, run `chsink mirror resolve {table} --skip`: its plan "
     "shows where each topic-partition continues",

@@ -19,14 +19,15 @@ JOB_FILE_NOT_UTF8 = config("CHS-101", "{path} is not UTF-8 text", "save the file
 JOB_FILE_NOT_TOML = config(
     "CHS-101",
     "{path} is not valid TOML: {reason}",
-    "correct that line; quote strings, and end a value in braces on the line where it begins",
+    "correct that line; quote strings, and keep a value in braces on one line",
 )
 JOB_FILE_TWICE = config(
     "CHS-101",
     "{path} is not valid TOML: {reason}",
-    "write each key and section once; a table in braces cannot be extended elsewhere: write its keys inside them, on "
-    "one line (create = {{ partition = […], types = {{ … }} }}), or turn all of it into a section, such as "
-    "[mirror.route.create] below its [[mirror.route]]; quote option names where one starts with another (a.b, a.b.c)",
+    "write each key and section once; a table in braces cannot be extended elsewhere: write all of its keys between "
+    "the braces, on one line (create = {{ partition = […], types = {{ … }} }}), or turn it into a section of its own, "
+    "such as [mirror.route.create] below its [[mirror.route]]; if one option name starts with another (a.b and a.b.c), "
+    "quote both",
 )
 
 # --- CHS-102, CHS-103: keys

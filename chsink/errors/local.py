@@ -134,13 +134,13 @@ CLOCK_NOT_SYNCHRONIZED = preflight(
     "CHS-914",
     "according to the kernel, no time service synchronizes this machine's clock",
     "start one, for instance chrony or systemd-timesyncd; in a container, start it on the host. Only the "
-    "times in logs, `chsink status` and the mirror depend on this clock",
+    "times in logs, in `chsink status` and in the mirror depend on this clock",
     ok="a time service synchronizes this machine's clock",
 )
 CLOCK_NOT_CHECKED = preflight(
     "CHS-914",
     "chsink cannot tell whether a time service synchronizes this machine's clock ({system})",
-    "see that one does: only the times in logs, `chsink status` and the mirror depend on this clock",
+    "make sure that one does; only the times in logs, in `chsink status` and in the mirror depend on this clock",
 )
 FEW_FILES = preflight(
     "CHS-915",

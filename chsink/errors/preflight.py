@@ -27,7 +27,7 @@ TOPIC_MISSING = preflight(
 PARTITION_MISSING = preflight(
     "CHS-201",
     "topic {topic} at {bootstrap} has no partition {partition}",
-    "if the topic was created again with fewer partitions, create it with as many as before; if the partition is gone "
+    "if the topic was created again with fewer partitions, add the missing ones; if the partition is gone "
     "for good, run `chsink state reset {topic:shell} {partition}` to forget its state, and start with a new checkpoint "
     "(set sink.checkpoint to a new folder)",
 )
@@ -488,10 +488,10 @@ TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row of {topic}, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by "
     "itself",
-    "if the rows were removed on purpose, or these records make no rows, no action is needed; if the table was dropped "
+    "if the rows were removed on purpose, or these records have no rows, no action is needed; if the table was dropped "
     "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
-    "verify`: it names the offsets that the backup lacks; then start. Or land again what Kafka still holds: run "
-    "`chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
+    "verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still holds: "
+    "run `chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
     "delete the topic's dead letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
     'kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",

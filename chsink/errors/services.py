@@ -24,8 +24,8 @@ KAFKA_UNAVAILABLE = unavailable(
     "CHS-702",
     "Kafka at {bootstrap} does not answer: {reason}",
     'check the network; that kafka.bootstrap names a Kafka listener; that "security.protocol" in [kafka.options] '
-    "matches it (default PLAINTEXT); and the credentials in [kafka.options]; after `chsink dev up`, take the address "
-    "that `chsink dev status` prints; then try again",
+    "matches it (default PLAINTEXT); and the credentials in [kafka.options]; for the services of `chsink dev up`, use "
+    "the address that `chsink dev status` prints; then try again",
 )
 KAFKA_SILENT = unavailable(
     "CHS-702",
@@ -96,8 +96,8 @@ QUERY_FAILED = unavailable(
 CLICKHOUSE_UNAVAILABLE = unavailable(
     "CHS-709",
     "{reason}",
-    "check clickhouse.endpoints (after `chsink dev up`, take the addresses that `chsink dev status` prints), the "
-    "network and [clickhouse.tls], then try again",
+    "check clickhouse.endpoints (for the services of `chsink dev up`, use the addresses that `chsink dev status` "
+    "prints), the network and [clickhouse.tls], then try again",
 )
 STILL_INSERTING = unavailable(
     "CHS-710",
@@ -127,9 +127,9 @@ DELETE_NOT_TAKEN_OVER = unavailable(
 SPARK_NOT_STARTED = unavailable(
     "CHS-711",
     "Spark did not start: {reason}",
-    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; if Java crashed, delete its "
-    "archives of classes, spark-*.jsa beside the jars that `chsink jars --no-archive` prints; Spark's own message is "
-    "above",
+    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; if Java crashed, delete "
+    "spark-*.jsa, the archives of classes, in the folder of the jars that `chsink jars --no-archive` prints; Spark's "
+    "own message is above",
 )
 MIRROR_NOT_HANDED_OVER = unavailable(
     "CHS-712",

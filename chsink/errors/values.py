@@ -98,7 +98,7 @@ SAMPLE_EMPTY = preflight(
 SAMPLE_UNDECODED = preflight(
     "CHS-509",
     "Iceberg table {table} does not exist, or cannot be written: the sample of {topic} was not decoded for it",
-    "do what the other findings about this table say, then run this again",
+    "do what the other findings about this table say, then run this command again",
 )
 SAMPLE_TOO_LARGE = preflight(
     "CHS-510",

@@ -91,7 +91,7 @@ class JsonFields(FormatSettings):
     """Date and time columns whose numbers count a unit since 1970, or since midnight: `{ created = "micros" }`. The
     units are `days` for dates, and `seconds`, `millis`, `micros` and `nanos` for times."""
     decimals: dict[Text, Digits] = Field(default_factory=dict)
-    """Number columns that arrive as a string which holds a `Decimal` of Kafka Connect, each with its scale: `{ price =
+    """Number columns whose values arrive as strings with a `Decimal` of Kafka Connect, each with its scale: `{ price =
     2 }`. The string is base64 of a whole number's bytes, as Debezium writes it with `decimal.handling.mode=precise`.
     With `{ price = "text" }`, the string is the number itself, as with `decimal.handling.mode=string`."""
 

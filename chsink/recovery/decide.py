@@ -100,7 +100,7 @@ def _never_landed(kafka: KafkaAdmin, found: Mapping[StateKey, StateRecord]) -> s
         ids, tps = kafka.topic_ids({k.topic for k in found}), [k.topic_partition for k in found]
         starts, ends = kafka.log_starts(tps), kafka.log_ends(tps)
     except ChsinkError as error:
-        return f"how many cannot be told: {error.message}"
+        return f"their number is not known: {error.message}"
     for key, record in found.items():
         tp, known = key.topic_partition, 0 if record.is_of_another(ids[key.topic]) else record.done
         done[tp] = min(done.get(tp, known), known)

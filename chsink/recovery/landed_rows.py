@@ -60,7 +60,7 @@ class LandedRows:
     def lacking(self, part: OffsetRange) -> str:
         """How many records of a part of the range are lost if they are never sent, in words."""
         if self.rows is None:
-            return "how many of its records have no row cannot be told"
+            return "chsink cannot tell how many of its records have no row"
         ends = ((part.start - at * WORD, part.end - at * WORD, bits) for at, bits in self.bits.items())
         cut = (bits >> max(0, low) & (1 << max(0, high - max(0, low))) - 1 for low, high, bits in ends)
         none = part.length - sum(bits.bit_count() for bits in cut)

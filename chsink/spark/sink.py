@@ -54,10 +54,10 @@ from chsink.tables.grow import add_missing
 
 
 class Sink:
-    """Lands the batches of one query in the job's tables.  From ``start``, or its first batch, on it owns the sink's
-    state: an older process of the same sink stops with FencedError.
+    """Lands the batches of one query in the job's tables.  Let :meth:`start` begin the query, or pass the sink itself
+    to ``foreachBatch`` of a query of your own.
 
-    Let :meth:`start` begin the query, or pass the sink itself to ``foreachBatch`` of a query of your own.
+    From ``start`` or its first batch on, it owns the sink's state: an older process of the sink stops with FencedError.
     """
 
     def __init__(self, config: Config) -> None:
@@ -81,7 +81,7 @@ class Sink:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the last batch that failed raised; None if none did."""
+        """The error of the last start or batch that failed; None if none has failed."""
         return self._loop.failure
 
     # --- ways in --------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class Sink:
     def start(self, stream: DataFrame) -> StreamingQuery:
         """Claim the sink, settle what is in doubt, and start a query with the job's checkpoint and trigger.
 
-        ``stream`` is what ``sink.stream(spark)`` gave, transformed or not.  Raises ChsinkError if a check fails, or a
-        range cannot be settled; nothing was read then.
+        ``stream`` is what ``sink.stream(spark)`` returned, transformed or not.  Raises ChsinkError if a check fails, or
+        a range cannot be settled; then no new record was read.
         """
         checkpoint = self.config.sink.checkpoint
         if checkpoint is None:
@@ -110,9 +110,9 @@ class Sink:
     def process(
         self, frame: DataFrame, batch_id: int, ranges: Mapping[TopicPartition, OffsetRange], stream: DataFrame
     ) -> None:
-        """Land a batch whose planned ranges the caller knows.  ``stream`` is what exact reads are made from.
+        """Land a batch whose planned ranges the caller knows.  Exact reads are made from ``stream``.
 
-        ConfigError when the batch is not as Spark passed it (CHS-613), or reads other ranges than these (CHS-608).
+        Raises ConfigError if the batch is not as Spark passed it (CHS-613), or reads other ranges than these (CHS-608).
         """
         check_whole(frame)
         check_ranges(frame, ranges)
@@ -120,15 +120,15 @@ class Sink:
         self._loop.land(lambda: self._batch(plan.made_of, frame, planned, lambda: plan))
 
     def end_after_batch(self, wait_s: float) -> bool:
-        """Take no further batch, and wait up to ``wait_s`` for the current one.  Whether it is done."""
+        """Take no further batch, and wait up to ``wait_s`` seconds for the current one.  Returns whether it is done."""
         return self._loop.end_after_batch(wait_s)
 
     def check_owned(self) -> None:
-        """FencedError CHS-801 if a newer driver owns the sink; no error if that cannot be known now."""
+        """Raises FencedError (CHS-801) if a newer driver owns the sink; no error if that cannot be known now."""
         self._loop.check_owned()
 
     def close(self) -> None:
-        """Release connections.  The state stays; another start continues from it."""
+        """Close the connections.  The state stays; another start continues from it."""
         self._closing.close()
 
     # --- the source -------------------------------------------------------------------------------------------------

@@ -17,17 +17,17 @@ from chsink.errors import families
 HEAD: Final = """\
 # Python
 
-What a PySpark program uses of chsink: `from chsink import Sink, load, spark_jars`. [Your first
-transform](your-first-transform.md) is a whole program, and [a cluster's workers](deployment.md#on-a-cluster) need
-chsink, too. Everything else in the package may change with any version.
+What a PySpark program imports from chsink: `from chsink import Sink, load, spark_jars`. [Your first
+transform](your-first-transform.md) shows a whole program. [A cluster's workers](deployment.md#on-a-cluster) need
+chsink, too. Whatever is not on this page may change with any version.
 
 This page is generated from the code: `python -m docs.site.api > docs/python.md`."""
 ERRORS: Final = """\
 ## Errors
 
-All errors are `chsink.errors.ChsinkError`. It has an `id` (`CHS-302`), a `message`, and a `hint` that says what to do;
-`str()` of it is all three. An error that combines several has them in `parts`. Each id is on the page
-[Errors](errors.md). In a query, Spark raises an error of its own; `sink.failure` is chsink's.
+All errors are subclasses of `chsink.errors.ChsinkError`. Each has an `id` (`CHS-302`), a `message`, and a `hint` that
+says what to do; `str()` gives all three. An error that combines several has them in `parts`. The page
+[Errors](errors.md) lists all ids. When a batch fails, Spark raises an error of its own; `sink.failure` is chsink's.
 
 | class | `exit_code` | |
 | --- | --- | --- |"""

@@ -38,7 +38,7 @@ class Because(StrEnum):
     NO_ROW = "it holds no row"
     NEW = "it is new for the topic"
     UNTOLD = "nothing tells what it holds"
-    RECREATED = "the topic is another one"
+    RECREATED = "the topic was created again"
     SHRANK = "the log ends before what it holds"
 
 

@@ -95,7 +95,7 @@ class Kafka:
     [
         (Kafka("id"), "(offsets that are not recorded as landed: 30)"),
         (Kafka("another"), "(offsets that are not recorded as landed: 70)"),
-        (NEVER_ASKED, "(how many cannot be told: "),
+        (NEVER_ASKED, "(their number is not known: "),
     ],
 )
 def test_a_reset_that_skips_says_how_much(cluster: Cluster, store: MemoryStore, kafka: Any, said: str) -> None:

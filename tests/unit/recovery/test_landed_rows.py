@@ -21,4 +21,4 @@ def test_offsets_without_a_row_are_counted(start: int, end: int, none: int) -> N
 
 
 def test_a_table_that_does_not_tell() -> None:
-    assert LandedRows("d.t").lacking(OffsetRange(0, 9)) == "how many of its records have no row cannot be told"
+    assert LandedRows("d.t").lacking(OffsetRange(0, 9)) == "chsink cannot tell how many of its records have no row"
