@@ -572,8 +572,8 @@ MIRROR_CONNECTOR_AGAIN = preflight(
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
     "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",
-    "pass its group and its control topic, with the tables: chsink mirror takeover TABLE… --group connect-NAME "
-    "--control-topic control-iceberg",
+    "pass its group and its control topic, with the tables: `chsink mirror takeover TABLE… --group connect-NAME "
+    "--control-topic control-iceberg`",
 )
 MIRROR_CONNECTOR_RUNS = preflight(
     "CHS-357",
@@ -656,7 +656,8 @@ MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else commits to main, move it with Spark's procedure fast_forward; in future, expire snapshots with "
+    "if nobody else commits to main, move it with Spark's procedure set_current_snapshot to snapshot {snapshot} "
+    "(fast_forward refuses as well); in future, expire snapshots with "
     "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from typer.testing import Result
 from chsink.errors import ChsinkError, HaltError
 from tests.support.doubt import run
 from tests.support.job import Job, command
+from tests.support.told import words_of
 
 
 def halted(entry: str, job: Job, spark: SparkSession, overrides: Mapping[str, Any] | None = None) -> ChsinkError:
@@ -28,17 +28,10 @@ def halted(entry: str, job: Job, spark: SparkSession, overrides: Mapping[str, An
 
 
 def command_of(error: ChsinkError, *wanted: str) -> list[str]:
-    """The words after ``chsink state`` of the command in the fix that has all the ``wanted`` options and arguments.
-
-    Options that the fix offers behind the command (``with --landed, --resend or --lost``) belong to it.
-    """
-    for part in error.parts or (error,):
-        for found in re.finditer(r"`chsink state ([^`]+)`([^`]*)", part.hint):
-            words, offered = shlex.split(found[1]), re.findall(r"--[a-z]+", found[2])
-            chosen = [w for w in wanted if w not in words]
-            if all(w in offered for w in chosen):
-                return [*words, *chosen]
-    raise AssertionError(f"no command with {wanted} in: {error}")
+    """The words after ``chsink state``, of the command in the fix that has all the ``wanted`` ones."""
+    group, *words = words_of(error, *wanted)
+    assert group == "state", words
+    return words
 
 
 def follow(job: Job, error: ChsinkError, *wanted: str, more: tuple[str, ...] = ()) -> Result:

@@ -19,6 +19,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, run
 from tests.support.job import Job, command
 from tests.support.kafka import produce
+from tests.support.told import statements_of, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +100,7 @@ def test_resend_names_all_rows_in_one_statement(doubtful: Job, spark: SparkSessi
     assert refused.exit_code == 2
     assert "cannot tell" in refused.stderr.replace("\n", " ")
     assert all(f"{doubtful.topic}-{n} [10, 25)" in refused.stderr for n in (1, 2, 3))
-    [delete] = re.findall(r"DELETE FROM .+?\)\)", refused.stderr)
+    [delete] = statements_of(refused, "DELETE FROM")
     command(doubtful.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
     assert len(doubtful.landed()) == 40
     done = run(doubtful, "resolve", doubtful.topic, "1", "2", "3", "--resend", "--yes", "--senders-gone", "--json")
@@ -116,8 +117,11 @@ def test_a_partition_that_is_not_in_doubt_is_named(doubtful: Job) -> None:
     refused = run(doubtful, "resolve", doubtful.topic, "0", "1", "9", "--landed", "--yes")
     assert "CHS-320" in refused.stderr
     assert "partition 9" in refused.stderr
+    shown = run(doubtful, *words_of(refused, "show")[1:], "--json")
+    assert [record["partition"] for record in json.loads(shown.stdout)["records"]] == [0, 1, 2, 3]
     refused = run(doubtful, "resolve", doubtful.topic, "0", "1", "--landed", "--yes")
     assert f"{doubtful.topic}-0 has no range in doubt" in refused.stderr
+    assert re.search(rf"{doubtful.topic} +0 +job\.\w+ +AFTER", run(doubtful, *words_of(refused, "show")[1:]).stdout)
     asked = CliRunner().invoke(app, ["state", "resolve", doubtful.topic, "1", "--landed", "--json"])
     assert (asked.exit_code, doubtful.in_doubt()) == (2, {1, 2, 3})
 

@@ -18,6 +18,7 @@ from chsink.recovery.survey import survey
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, command, select
+from tests.support.told import option_of, says
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,9 @@ def done(result: Result) -> None:
 @pytest.mark.exit_of("NO_STATE")
 def test_a_sink_without_state(doubtful: Job) -> None:
     name, doubtful.name = doubtful.name, "another"
-    refused(resolve(doubtful, "--landed"), "CHS-320", "sink 'another' has no state", "sink.name")
+    said = resolve(doubtful, "--landed")
+    refused(said, "CHS-320", "sink 'another' has no state")
+    says(said, "check sink.name and [state] in the job file")
     doubtful.name = name
     done(resolve(doubtful, "--landed"))
 
@@ -60,10 +63,13 @@ def test_a_sink_without_state(doubtful: Job) -> None:
 def test_resend_without_a_route_and_without_a_word_on_senders(doubtful: Job, spark: SparkSession) -> None:
     table = doubtful.tables[doubtful.topic]
     doubtful.make_table(doubtful.topic, suffix="_other")
-    refused(resolve(doubtful, "--resend", "--senders-gone"), "CHS-322", f"no route leads to {table}", "[[route]]")
+    said = resolve(doubtful, "--resend", "--senders-gone")
+    refused(said, "CHS-322", f"no route leads to {table}")
+    says(said, "restore the [[route]] from this topic to the table, then run the command again")
     doubtful.tables[doubtful.topic] = table
-    refused(resolve(doubtful, "--resend"), "CHS-321", f"{doubtful.topic}-0 [10, 25)", "--senders-gone")
-    done(resolve(doubtful, "--resend", "--senders-gone"))
+    said = resolve(doubtful, "--resend")
+    refused(said, "CHS-321", f"{doubtful.topic}-0 [10, 25)")
+    done(resolve(doubtful, "--resend", option_of(said, "--senders-gone")))
     doubtful.drain(spark)
     doubtful.check()
 
@@ -170,9 +176,10 @@ def test_ranges_for_several_tables(doubtful: Job) -> None:
     first = doubtful.tables[doubtful.topic]
     second = doubtful.make_table(doubtful.topic, suffix="_other")
     announce(doubtful, {0: (0, 25)})
-    refused(resolve(doubtful, "--landed"), "CHS-320", first, second, "--table TABLE")
-    done(resolve(doubtful, "--landed", "--table", first))
-    done(resolve(doubtful, "--landed", "--table", second))
+    said = resolve(doubtful, "--landed")
+    refused(said, "CHS-320", first, second)
+    for table in (first, second):
+        done(resolve(doubtful, "--landed", option_of(said, "--table"), table))
     assert not doubtful.in_doubt()
 
 
@@ -185,7 +192,7 @@ def test_a_record_that_changed_after_it_was_shown(doubtful: Job) -> None:
         edit(doubtful, start=5)
         with pytest.raises(PreflightError, match="CHS-323.*changed before the decision was written") as caught:
             carry_out(opened.clickhouse, opened.store, change, "resolve")
-        assert "run the command again" in caught.value.hint
+        says(caught.value, "nothing was written; stop the running job, then run the command again")
         assert doubtful.in_doubt() == {0}
         carry_out(opened.clickhouse, opened.store, decide(), "resolve")
     assert not doubtful.in_doubt()
@@ -201,7 +208,7 @@ def test_rows_that_came_after_they_were_counted(doubtful: Job) -> None:
         insert(doubtful, 0, range(20, 25))
         with pytest.raises(PreflightError, match="CHS-323.*held 10 rows.*now holds 15 rows") as caught:
             carry_out(opened.clickhouse, opened.store, change, "resolve")
-        assert "run the command again" in caught.value.hint
+        says(caught.value, "nothing was written; check the table again, then run the command again")
         assert doubtful.in_doubt() == {0}
         carry_out(opened.clickhouse, opened.store, decide(), "resolve")
     assert not doubtful.in_doubt()
@@ -217,7 +224,7 @@ def test_state_that_was_recorded_after_the_survey(make_job: MakeJob, spark: Spar
         announce(job, {0: (20, 20)})
         with pytest.raises(PreflightError, match="CHS-323") as caught:
             write(opened.clickhouse, opened.store, found)
-    assert "run the command again" in caught.value.hint
+    says(caught.value, "nothing was written; run the command again")
     assert "nothing to recover" in run(job, "recover", "--yes").stdout
     job.drain(spark)
     job.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +15,13 @@ from chsink.dlq.letters import create_table
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
 from chsink.errors import HaltError, UnavailableError
+from tests.integration.exits.commands import command_of
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.doubt import announce, insert, run
 from tests.support.job import DATABASE, Job, command, select
 from tests.support.kafka import Record, read_all
+from tests.support.told import says, statements_of
 
 pytestmark = pytest.mark.slow
 
@@ -100,11 +101,6 @@ def dlq(job: Job, *arguments: str) -> str:
     return result.stdout
 
 
-def deletes(said: str) -> list[str]:
-    """The statements that a refusal names."""
-    return re.findall(r"DELETE FROM .*?(?=; then run this command)", " ".join(said.split()))
-
-
 def check(job: Job, table: str) -> None:
     """Every record has exactly one fate."""
     job.check(rows_of=fits)
@@ -113,18 +109,18 @@ def check(job: Job, table: str) -> None:
 
 def check_resend_without(job: Job) -> None:
     """⚑ Once the job file keeps no dead letters, nobody deletes rows of the range: it must not be sent again."""
-    refused = run(job, "resolve", job.topic, "0", "--resend", "--yes", "--set", "errors.on_bad_value=skip").stderr
-    assert "keeps no dead letters now" in refused
-    assert not deletes(refused)
+    refused = run(job, "resolve", job.topic, "0", "--resend", "--yes", "--set", "errors.on_bad_value=skip")
+    assert "keeps no dead letters now" in refused.stderr and "DELETE FROM" not in refused.stderr
+    says(refused, "as they were when the range was announced, and run the job until the range is settled")
 
 
-def resend(job: Job, table: str, keeps: Mapping[str, Any]) -> None:
+def resend(job: Job, error: HaltError, table: str, keeps: Mapping[str, Any]) -> None:
     """Send partition 0 again, as a person who does what the refusal names.
 
     ⚑ If dead letters go to another place now, the command says that those of the earlier place would be there twice.
     """
-    again = ("resolve", job.topic, "0", "--resend", "--senders-gone")
-    for statement in deletes(run(job, *again, "--yes", *flags(keeps)).stderr):
+    again = (*command_of(error, job.topic, "0", "--resend"), "--senders-gone")
+    for statement in statements_of(run(job, *again, "--yes", *flags(keeps)), "DELETE FROM"):
         command(job.shards[0], statement)
     job.create(create_table(elsewhere := f"{table}_2"))
     said = run(job, *again, *flags({**keeps, "dead_letters.table": elsewhere}), stdin="n\n").stdout
@@ -154,9 +150,10 @@ def test_dead_letters_are_delivered_once(
     with pytest.raises(HaltError, match="CHS-501"):
         job.drain(spark)
 
-    with pytest.raises(HaltError, match=r'CHS-513.*"0 per 1"'):
+    with pytest.raises(HaltError, match=r'CHS-513.*"0 per 1"') as halted:
         job.drain(spark, {**keeps, "errors.tolerance": "none"})
     assert not letters(job, table)
+    says(halted.value, "to accept these records, raise errors.tolerance and start again")
 
     failpoints.arm("task.after_dead_letters=kill")
     with pytest.raises(UnavailableError, match="CHS-708"):
@@ -173,8 +170,7 @@ def test_dead_letters_are_delivered_once(
     command(job.shards[0], f"DELETE FROM {table} WHERE sink = '{job.name}' AND _kafka_offset = 13")
     with pytest.raises(HaltError, match="CHS-333.*instead of") as halted:
         job.drain(spark, keeps)
-    assert "--resend" in halted.value.hint
-    resend(job, table, keeps)
+    resend(job, halted.value, table, keeps)
     job.drain(spark, keeps)
     check(job, table)
 

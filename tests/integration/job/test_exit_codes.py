@@ -18,6 +18,7 @@ from chsink.embedded.base.ports import free_port
 from chsink.embedded.clickhouse import EmbeddedClickHouse
 from tests.integration.job.conftest import MakeJob
 from tests.support.job import DATABASE, Job, command
+from tests.support.told import says
 
 Run = Callable[..., Result]
 
@@ -155,7 +156,9 @@ def test_damaged_checkpoint_is_named_and_a_new_one_goes_on(job: Job, run: Run) -
     (job.checkpoint / "metadata").unlink()
     refused(run(job), 3, "CHS-316", "its file metadata is missing")
     (job.checkpoint / ".metadata.crc").unlink()
-    refused(run(job), 3, "CHS-316", "its file metadata is missing")
+    said = run(job)
+    refused(said, 3, "CHS-316", "its file metadata is missing")
+    says(said, "set sink.checkpoint to a new folder, or move this one away, and start again")
     job.checkpoint.rename(job.folder / "moved away")
     assert run(job).exit_code == 0
     job.check()

@@ -23,6 +23,7 @@ from tests.integration.job.faults import Failpoints
 from tests.support.doubt import run
 from tests.support.job import DATABASE, METADATA, WINDOW, Job, command, select
 from tests.support.kafka import read_all
+from tests.support.told import says
 
 pytestmark = pytest.mark.slow
 
@@ -136,14 +137,16 @@ def test_each_table_has_its_records_whatever_ends_the_job(
         doubtful = {p["table"] for p in job.status()["partitions"] if p["phase"] == "BEFORE"}
         refunds = settings["route"][0]["table_by"]["tables"]["refund"]
         assert doubtful == (set() if grows else {refunds})
-        with pytest.raises(HaltError, match="CHS-309.*" + ("changed since: .*table_by" if doubtful else "not yet for")):
+        wanted = "CHS-309.*" + ("changed since: .*table_by" if doubtful else "not yet for")
+        with pytest.raises(HaltError, match=wanted) as halted:
             job.drain(spark, {"route": swapped(settings)})
+        says(halted.value, "undo the change", "run the job until", "then make the change again")
         if doubtful:
             with connected(job.config({"route": swapped(settings)})) as services_now:
                 fingerprint = partial(present_fingerprint, services_now.clickhouse, stream=Untouched("read_committed"))
                 with pytest.raises(
                     PreflightError, match="CHS-322.*table_by, or your program's transform, may have changed"
-                ):
+                ) as refused:
                     plan_resolve(
                         services_now.clickhouse,
                         services_now.store,
@@ -155,6 +158,7 @@ def test_each_table_has_its_records_whatever_ends_the_job(
                         pipeline=fingerprint,
                         senders_gone=True,
                     )
+            says(refused.value, "otherwise undo the change, run the job until the range is settled")
         job.drain(spark)
         check(job, settings)
     check_columns(job, settings)

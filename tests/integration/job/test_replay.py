@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,7 @@ from chsink.dlq.letters import COLUMNS, create_table
 from chsink.dlq.topic import letter_of
 from chsink.dlq.where import where
 from chsink.driver.ledger import read_records
-from chsink.errors import FencedError, HaltError, PreflightError
+from chsink.errors import ChsinkError, FencedError, HaltError, PreflightError
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.observe.logs import configure
 from chsink.recovery.change import claim
@@ -40,6 +39,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import DATABASE, command, select
 from tests.support.kafka import Record, read_all
+from tests.support.told import statements_of, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -354,13 +354,10 @@ def test_a_person_decides_where_nothing_can_be_known(
     command(kept.job.shards[0], f"ALTER TABLE {kept.target} MODIFY COLUMN id UInt32")
     with pytest.raises(HaltError, match="CHS-336.*pipeline has changed") as halted:
         kept.replay()
-    assert "--landed" in halted.value.hint
-    with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD - 1} of their rows"):
-        kept.replay(verdict="resend")
-    with pytest.raises(PreflightError, match="CHS-337.*holds .* of their rows") as refused:
-        kept.replay(verdict="resend")
-    assert re.findall(r"DELETE FROM .+ IN \(.+?\)", refused.value.hint)
-    assert kept.replay("table=no", verdict="landed")["settled"] == BAD - 1
+    with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD - 1} of their rows") as refused:
+        kept.replay(verdict=verdict_of(halted.value, "--resend"))
+    assert " IN (" in statements_of(refused.value, "DELETE FROM")[0]
+    assert kept.replay("table=no", verdict=verdict_of(refused.value, "--landed"))["settled"] == BAD - 1
 
     kept.crash(monkeypatch, "driver.after_before", "partition=1")
     command(kept.job.shards[0], f"ALTER TABLE {kept.target} MODIFY COLUMN id UInt64")
@@ -368,8 +365,7 @@ def test_a_person_decides_where_nothing_can_be_known(
         kept.replay()
     with pytest.raises(PreflightError, match="CHS-337.*lacks the rows of 2 of them") as contradicted:
         kept.replay("table=no", verdict="landed")
-    assert "`chsink dlq replay --resend`" in contradicted.value.hint
-    assert kept.replay(verdict="resend")["landed"] == 2
+    assert kept.replay(verdict=verdict_of(contradicted.value, "--resend"))["landed"] == 2
     edit(kept.job, phase=Phase.AFTER)
     kept.insert((1002, "1:2", 1, GOOD + 2))
     done = kept.replay()
@@ -378,7 +374,31 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.job.verdict(rows_of=rows_of).exactly_once
 
 
+def verdict_of(said: ChsinkError, option: str) -> ReplayVerdict:
+    """What the option of the command that the message names decides."""
+    assert words_of(said, option) == ["dlq", "replay", option]
+    return "landed" if option == "--landed" else "resend"
+
+
+@pytest.mark.soak
 @pytest.mark.exit_of("REPLAY_UNSETTLED")
+def test_a_reset_after_the_replay_that_its_refusal_names(
+    make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = make_kept()
+    kept.widen()
+    kept.crash(monkeypatch, "driver.after_before", "partition=0")
+    refused = run(kept.job, "reset", kept.job.topic, "0", "--yes")
+    assert (refused.exit_code, "CHS-338" in refused.stderr) == (2, True), refused.output
+
+    group, *words = words_of(refused, "replay")
+    assert group == "dlq"
+    done = CliRunner().invoke(app, kept.arguments(*words, "--yes"))
+    assert done.exit_code == 0, done.output
+    assert run(kept.job, "reset", kept.job.topic, "0", "--yes").exit_code == 0
+    assert kept.job.verdict(rows_of=rows_of).exactly_once
+
+
 def test_a_reset_and_a_replay_do_not_meet(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ A list in doubt is settled before a reset, a replay that has chosen already is stopped by it, and one that begins in
     the middle of it sends nothing.  The table cannot show which records it has.

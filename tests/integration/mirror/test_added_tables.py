@@ -17,10 +17,12 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror import coordinator
 from chsink.mirror.opening import OpenMirror, open_mirror
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.commands import follow
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_recover import lose
 from tests.integration.mirror.test_table_by import offsets, running
 from tests.support.job import eventually
+from tests.support.told import says
 
 pytestmark = pytest.mark.slow
 
@@ -65,9 +67,9 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
     assert done.exit_code == 2 and "CHS-355" in done.stderr, done.output
     assert f"a row for offset 0 of {bench.tp()}" in " ".join(done.stderr.split())
 
+    says(done, "name an empty table in [[mirror.route]]", "with its name and --reread")
     bench.catalog().create_table("shop.c", SCHEMA)
-    job = ["-c", str(job_of(bench, "a", "c"))]
-    assert CliRunner().invoke(app, ["mirror", "resolve", "shop.c", "--reread", "--yes", *job]).exit_code == 0
+    follow(bench, done, "--reread", more=["shop.c"], job=job_of(bench, "a", "c"))
     with running(bench, mirror_of(bench, "a", "c")) as hand_over:
         hand_over(*bench.produce([4]))
         eventually("all records", lambda: offsets(bench, "a", "c") == {"a": [*range(5)], "c": [*range(5)]})

@@ -24,6 +24,7 @@ from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import config_of
 from tests.support.child import Child
 from tests.support.job import eventually
+from tests.support.told import words_of
 
 pytestmark = pytest.mark.slow
 HANDS_OVER, COMMITS = ("mirror", "run"), ("mirror", "coordinator")
@@ -156,6 +157,7 @@ def test_a_driver_without_a_coordinator(make_bench: MakeBench, monkeypatch: pyte
     with pytest.raises(UnavailableError) as error:
         driver.start()
     assert error.value.name == services.MIRROR_NO_COORDINATOR.name
+    assert tuple(words_of(error.value)) == COMMITS
     driver.close()
     assert bench.group_at() is None
 

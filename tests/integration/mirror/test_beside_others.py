@@ -22,6 +22,7 @@ from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.connect_sink import ConnectSink
 from tests.integration.mirror.test_recover import chsink, lose
 from tests.integration.mirror.test_takeover import taken
+from tests.support.told import says
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def test_two_people_decide_about_one_halt(make_bench: MakeBench) -> None:
     bench.round(second)
     with pytest.raises(PreflightError, match="CHS-348") as moved:
         carry_out(bench.names, shown)
-    assert moved.value.hint.startswith("stop the mirror, and start it to see whether it still halts")
+    says(moved.value, "stop the mirror, and start it to see whether it still halts; if so, stop it and run the command")
     stopped(bench)
     bench.rounds(bench.coordinator(), 2)
     assert ids(bench) == [1, 2, 4, 5]

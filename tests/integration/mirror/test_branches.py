@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from chsink.mirror.publish import publish
 from chsink.mirror.stop_reasons import Halted
 from chsink.statemachine.commit.resolve import TableVerdict
 from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.commands import follow, run
+from tests.support.told import says, statements_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 MakeBench = Callable[..., Bench]
@@ -65,6 +69,38 @@ def test_what_was_not_published_is_thrown_away(make_bench: MakeBench, choice: Ta
     publish_all(bench)
     left_out = Counter() if choice is TableVerdict.REREAD else thrown_away
     assert bench.landed() == bench.sent() - left_out
+
+
+@pytest.mark.exit_of("MIRROR_MAIN_MOVED")
+def test_others_committed_to_main(make_bench: MakeBench) -> None:
+    """⚑ What waits for a commit meanwhile lands as well."""
+    bench = make_bench(branch="audit")
+    land(bench, 1)
+    publish_all(bench)
+    others = bench.catalog().load_table("shop.orders")
+    row = {"id": [100], "name": ["x"], "_kafka_partition": [9], "_kafka_offset": [0]}
+    others.append(pa.table(row, schema=others.schema().as_arrow()))
+    land(bench, 2, 3)
+    bench.hand_over(*bench.produce([4]))
+    refused = run(bench, ["mirror", "publish"])
+    assert refused.exit_code == 2 and "CHS-353" in refused.stderr, refused.output
+
+    says(refused, "stop the mirror and bring the branch's snapshots to main, oldest first")
+    [statement] = statements_of(refused, "ALTER TABLE")
+    named = re.fullmatch(r"ALTER TABLE (\S+) CREATE OR REPLACE BRANCH `(\S+)`", statement)
+    assert named, statement
+    table = bench.catalog().load_table(named[1])
+    mine = table.scan("id in (2, 3)").use_ref(named[2]).to_arrow()
+    table.append(mine)  # as Spark's cherrypick_snapshot: the same rows, in a snapshot without a chain
+    main = table.metadata.snapshot_by_name("main")
+    assert main is not None
+    table.manage_snapshots().remove_branch(named[2]).commit()
+    bench.catalog().load_table(named[1]).manage_snapshots().create_branch(main.snapshot_id, named[2]).commit()
+    follow(bench, refused, "--skip")
+
+    land(bench, 5)
+    assert run(bench, ["mirror", "publish"]).exit_code == 0
+    assert bench.landed() - bench.sent() == {(9, 0, 100): 1} and not bench.sent() - bench.landed()
 
 
 def test_the_branch_changes(make_bench: MakeBench) -> None:

@@ -32,6 +32,7 @@ from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 from tests.support.kafka import produce, read_all
+from tests.support.told import setting_of
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
@@ -226,6 +227,7 @@ def test_a_bad_value_stops_a_task_until_it_may_be_skipped(make_bench: MakeBench)
     with pytest.raises(BadValueError, match="CHS-511") as stopped:
         Feeds(bench.names, ids, tables, bench.admin).hand_over(share, bench.records()(share.range))
     assert "secret" not in str(stopped.value)
+    assert setting_of(stopped.value, "errors.on_bad_value") == {"errors.on_bad_value": "skip"}
     Feeds(bench.names, ids, tables, bench.admin, halt_on_bad_value=False).hand_over(share, bench.records()(share.range))
     bench.round(coordinator)
     assert bench.landed() == {(0, 0, 1): 1}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
 from chsink.embedded.topics import delete_records
@@ -29,10 +29,13 @@ from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.tables import PropertyKeys
 from chsink.mirror.task import Share
+from chsink.mirror.topic import ensure_control_topic
 from chsink.mirror.worker import WorkerReport
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.commands import follow, name_an_empty_table, run
+from tests.support.told import named_in, option_of, says, statements_of, words_of
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
@@ -78,13 +81,15 @@ def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> No
     first, second = (s.snapshot_id for s in table(bench).snapshots())
     table(bench).manage_snapshots().rollback_to_snapshot(first).commit()
     bench.hand_over(*bench.produce([7]))
-    error = halted(bench, halts.MIRROR_ROLLED_BACK, lambda: bench.round(coordinator))
-    assert str(second) in error.message
-    halted(bench, halts.MIRROR_ROLLED_BACK, bench.coordinator)
+    halted(bench, halts.MIRROR_ROLLED_BACK, lambda: bench.round(coordinator))
+    error = halted(bench, halts.MIRROR_ROLLED_BACK, bench.coordinator)
     if way_out == "undo":
-        table(bench).manage_snapshots().set_current_snapshot(second).commit()
+        says(error, "make that snapshot the current one")
+        [that] = re.findall(r"\d{15,}", error.message)
+        assert int(that) == second
+        table(bench).manage_snapshots().set_current_snapshot(int(that)).commit()
     else:
-        bench.resolve(TableVerdict(way_out))
+        follow(bench, error, f"--{way_out}")
     later = bench.coordinator()
     bench.rounds(later, 3)
     land(bench, later, 8)
@@ -113,8 +118,9 @@ def write(bench: Bench, number: int, name: str = "orders", at: tuple[int | None,
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("way_out", ["skip", "another table"])
 @pytest.mark.exit_of("MIRROR_ROWS_UNKNOWN")
-def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
+def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench, way_out: str) -> None:
     """⚑ They may be those that were rolled back."""
     bench = make_bench()
     coordinator = bench.coordinator()
@@ -122,10 +128,35 @@ def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench) -> None:
         land(bench, coordinator, number)
     table(bench).manage_snapshots().rollback_to_snapshot(table(bench).snapshots()[0].snapshot_id).commit()
     write(bench, 1)
-    halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
-    bench.resolve(TableVerdict.SKIP)
-    land(bench, bench.coordinator(), 2)
-    assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
+    *words, choice = words_of(halted(bench, halts.MIRROR_ROLLED_BACK, bench.coordinator), "--reread")
+    assert choice == "--reread"
+    if way_out == "skip":
+        follow_refusal(bench, words, "--skip")
+        land(bench, bench.coordinator(), 2)
+        assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
+        return
+    says(refused(bench, [*words, choice]), "create an empty table, name it in [[mirror.route]], and run the command")
+    bench.catalog().create_table("shop.anew", SCHEMA)
+    bench.tables = ("anew",)
+    assert run(bench, [*words[:2], "shop.anew", choice]).exit_code == 0
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 2)
+    exactly_once(bench)
+
+
+def refused(bench: Bench, words: Sequence[str]) -> Result:
+    """The command names rows of which nobody knows whose they are."""
+    done = run(bench, words)
+    assert done.exit_code == 2 and "error CHS-348" in done.stderr, done.output
+    return done
+
+
+def follow_refusal(bench: Bench, words: Sequence[str], choice: str) -> None:
+    """With --reread it is refused, and says to pass the other choice."""
+    said = refused(bench, [*words, "--reread"])
+    done = run(bench, [*words, option_of(said, choice)])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(
@@ -143,9 +174,11 @@ def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     with table(bench).transaction() as change:
         change.set_properties({key: text})
     error = halted(bench, halts.MIRROR_CHAIN_DAMAGED, bench.coordinator)
-    assert f"UNSET TBLPROPERTIES ('{key}')" in error.hint
-    with table(bench).transaction() as change:
-        change.remove_properties(key)
+    [statement] = statements_of(error, "ALTER TABLE")
+    named = re.fullmatch(r"ALTER TABLE (\S+) UNSET TBLPROPERTIES \('(.+)'\)", statement)
+    assert named, statement
+    with bench.catalog().load_table(named[1]).transaction() as change:
+        change.remove_properties(named[2])
     land(bench, bench.coordinator(), 3)
     exactly_once(bench)
 
@@ -158,8 +191,7 @@ def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: TableVerdict)
     bench.catalog().create_table("shop.archive", SCHEMA)
     bench.tables = ("orders", "archive")
     error = halted(bench, halts.MIRROR_CHAIN_MISSING, bench.coordinator)
-    assert "chsink mirror resolve shop.archive" in error.hint
-    bench.resolve(choice)
+    follow(bench, error, "shop.archive", f"--{choice}")
     later = bench.coordinator()
     bench.round(later)
     land(bench, later, 3)
@@ -200,10 +232,7 @@ def test_rows_of_which_nobody_speaks_any_more(make_bench: MakeBench, compacted: 
         error = halted(bench, halts.MIRROR_ROWS_FOUND, bench.coordinator)
     assert "offset" in error.message
     halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
-    job = ["-c", str(bench.job_file())]
-    [command] = re.findall(r"`chsink (mirror recover)`", error.hint)
-    done = CliRunner().invoke(app, [*command.split(), "--yes", *job])
-    assert done.exit_code == 0, done.output
+    follow(bench, error, "recover")
     later = bench.coordinator()
     assert (bench.group_at(0), bench.group_at(1)) == (2, 3)
     bench.hand_over(2, 3)
@@ -231,10 +260,11 @@ def test_a_table_that_was_dropped(make_bench: MakeBench) -> None:
     land(bench, coordinator, 1)
     bench.hand_over(*bench.produce([2]))
     bench.catalog().drop_table("shop.orders")
-    halted(bench, halts.MIRROR_TABLE_GONE, lambda: bench.round(coordinator))
+    error = halted(bench, halts.MIRROR_TABLE_GONE, lambda: bench.round(coordinator))
+    says(error, "or create it empty and run")
     bench.catalog().create_table("shop.orders", SCHEMA)
     halted(bench, halts.MIRROR_CHAIN_MISSING, bench.coordinator)
-    bench.resolve(TableVerdict.REREAD)
+    follow(bench, error, "shop.orders", "--reread")
     later = bench.coordinator()
     bench.rounds(later, 2)
     land(bench, later, 3)
@@ -250,8 +280,7 @@ def test_a_table_that_was_made_again_while_the_mirror_ran(make_bench: MakeBench)
     bench.catalog().drop_table("shop.orders")
     bench.catalog().create_table("shop.orders", SCHEMA)
     bench.hand_over(*bench.produce([2]))
-    halted(bench, halts.MIRROR_TABLE_RECREATED, lambda: bench.round(coordinator))
-    bench.resolve(TableVerdict.REREAD)
+    follow(bench, halted(bench, halts.MIRROR_TABLE_RECREATED, lambda: bench.round(coordinator)), "--reread")
     later = bench.coordinator()
     bench.rounds(later, 2)
     exactly_once(bench)
@@ -306,8 +335,8 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
     bench.hand_over(*bench.produce([4]))
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 2)
     error = halted(bench, halts.MIRROR_FILES_GONE, lambda: bench.round(coordinator))
-    assert "chsink mirror resolve shop.orders --reread" in error.hint and "[1, 3)" in error.message
-    bench.resolve(TableVerdict.REREAD)
+    assert "[1, 3)" in error.message
+    follow(bench, error, "shop.orders", "--reread")
     later = bench.coordinator()
     bench.rounds(later, 3)
     land(bench, later, 5)
@@ -315,8 +344,9 @@ def test_files_that_were_deleted_and_kafka_no_longer_holds_their_records(make_be
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("way_out", ["skip", "another table"])
 @pytest.mark.exit_of("MIRROR_ROWS_GONE")
-def test_a_table_that_was_rolled_back_and_whose_snapshots_expired(make_bench: MakeBench) -> None:
+def test_a_table_that_was_rolled_back_and_whose_snapshots_expired(make_bench: MakeBench, way_out: str) -> None:
     """⚑ Nobody can tell by the snapshots that are left, but the rows were counted."""
     bench = make_bench()
     coordinator = bench.coordinator()
@@ -327,11 +357,17 @@ def test_a_table_that_was_rolled_back_and_whose_snapshots_expired(make_bench: Ma
     table(bench).append(table(bench).schema().as_arrow().empty_table())
     table(bench).maintenance.expire_snapshots().by_ids(old).commit()
     error = halted(bench, halts.MIRROR_ROWS_GONE, bench.coordinator)
-    assert "shop.orders --skip" in error.hint
     halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
-    bench.resolve(TableVerdict.SKIP)
-    land(bench, bench.coordinator(), 8)
-    assert sorted(n for _, _, n in bench.landed()) == [0, 8]
+    if way_out == "skip":
+        follow(bench, error, "shop.orders", "--skip")
+        land(bench, bench.coordinator(), 8)
+        assert sorted(n for _, _, n in bench.landed()) == [0, 8]
+        return
+    name_an_empty_table(bench, error)
+    later = bench.coordinator()
+    bench.rounds(later, 2)
+    land(bench, later, 8)
+    exactly_once(bench)
 
 
 # --- Kafka -----------------------------------------------------------------------------------------------------------
@@ -353,9 +389,10 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict
     with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
         sender.send("a group that survived", [], {bench.tp(): end - 1})
     halted(bench, halts.MIRROR_TOPIC_RECREATED, lambda: earlier.hand_over(share, bench.records()(share.range)))
-    halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
+    error = halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
     assert bench.landed() == gone
-    bench.resolve(choice)
+    says(error, "set mirror.checkpoint to a new folder")
+    follow(bench, error, f"--{choice}")
     later = bench.coordinator()
     bench.hand_over(start, end)
     bench.rounds(later, 2)
@@ -414,10 +451,11 @@ def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
         sender.send("lost", [], {bench.tp(): 5})
     error = halted(bench, halts.MIRROR_LOG_SHRANK, lambda: bench.rounds(coordinator, 2))
-    assert "the log ends at 2" in error.message and "shop.orders --skip" in error.hint
+    assert "the log ends at 2" in error.message
     halted(bench, halts.MIRROR_LOG_SHRANK, bench.coordinator)
     halted(bench, halts.MIRROR_ROWS_UNKNOWN, lambda: bench.resolve(TableVerdict.REREAD))
-    bench.resolve(TableVerdict.SKIP)
+    says(error, "set mirror.checkpoint to a new folder")
+    follow(bench, error, "shop.orders", "--skip")
     later = bench.coordinator()
     land(bench, later, 3, 4)
     land(bench, later, 5, 6)
@@ -436,8 +474,8 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
     error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
     assert "[1, 3)" in error.message
-    decision = bench.resolve(TableVerdict.REREAD)
-    assert [c.as_dict()["read_again"] for c in decision.changes] == ["[3, 4)"]
+    says(error, "set mirror.checkpoint to a new folder")
+    assert "[3, 4)" in follow(bench, error, "shop.orders", "--reread").stdout
     later = bench.coordinator()
     bench.rounds(later, 2)
     bench.hand_over(*bench.produce([5]))
@@ -457,11 +495,8 @@ def test_one_start_names_every_table_that_lacks_deleted_records(make_bench: Make
     bench.kafka.create_topic(bench.control_topic, 2)
     delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
     error = halted(bench, halts.MIRROR_RECORDS_GONE, lambda: bench.rounds(bench.coordinator(), 2))
-    commands = re.findall(r"`chsink (mirror resolve [^`]*)`", error.hint)
-    assert len(commands) == 2
-    for command in commands:
-        done = CliRunner().invoke(app, [*command.split(), "--yes", "-c", str(bench.job_file())])
-        assert done.exit_code == 0, done.output
+    for name in bench.tables:
+        follow(bench, error, f"shop.{name}", "--reread")
     later = bench.coordinator()
     bench.rounds(later, 2)
     land(bench, later, 5)
@@ -524,9 +559,10 @@ def test_events_that_contradict_each_other(make_bench: MakeBench) -> None:
     other = replace(found.payload, tag=replace(found.payload.tag, part=1, parts=2))
     with ControlSender(bench.names, f"someone-{uuid.uuid4()}", "someone") as sender:
         sender.send("x", [event, encode(replace(found, payload=other))], {})
-    halted(bench, halts.MIRROR_EVENTS_DAMAGED, lambda: bench.rounds(coordinator, 2))
-    bench.kafka.delete_topic(bench.control_topic)
-    bench.kafka.create_topic(bench.control_topic, 2)
+    error = halted(bench, halts.MIRROR_EVENTS_DAMAGED, lambda: bench.rounds(coordinator, 2))
+    says(error, "and start again: chsink creates it")
+    bench.kafka.delete_topic(named_in(error, "then delete"))
+    ensure_control_topic(bench.names)
     later = bench.coordinator()
     bench.hand_over(piece.start, piece.end)
     bench.round(later)

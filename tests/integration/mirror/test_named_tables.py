@@ -17,6 +17,7 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import run
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
+from tests.support.told import says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,8 +96,13 @@ def test_records_that_name_too_many_tables(make_job: Callable[..., Mirrored], sp
     """⚑ Nothing is created for them; both ways out land each record."""
     job = make_job(max_tables=1)
     send(job, 0, "order", "refund", "gift", "junk")
-    with pytest.raises(HaltError, match="CHS-360.*of_gift, shop.of_junk, shop.of_refund"):
+    with pytest.raises(HaltError, match="CHS-360.*of_gift, shop.of_junk, shop.of_refund") as halted:
         run(job.config(), spark)
+    says(
+        halted.value,
+        "set max_tables higher",
+        "list the values that name them in `tables`, with a table for their records",
+    )
     assert landed(job) == {ORDERS: []}
 
     text = job.settings["mirror.route"].replace("tables = {", f'tables = {{ junk = "{ORDERS}",')

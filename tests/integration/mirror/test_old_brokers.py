@@ -13,6 +13,7 @@ from chsink.cli.main import app
 from chsink.mirror.brokers import NEEDED, api_versions
 from tests.integration.mirror.conftest import MakeBench
 from tests.support.old_kafka import OldKafka
+from tests.support.told import says
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,11 @@ def test_a_broker_of_kafka_2_4(old_kafka: OldKafka, make_bench: MakeBench, tmp_p
     findings = json.loads(looked.stdout)["findings"]
     [old] = [each for each in findings if each["id"] == "CHS-354"]
     assert (looked.exit_code, old["severity"]) == (1, "error") and old_kafka.bootstrap in old["sentence"]
+    says(old["fix"], "upgrade all brokers to Kafka 2.5 or later")
 
     own = ["--set", "mirror.coordinator=apart"]
     started = CliRunner().invoke(app, ["mirror", "coordinator", "-c", str(job), *own])
     assert started.exit_code == 2 and "CHS-354" in started.output
+
+    upgraded = CliRunner().invoke(app, ["doctor", "--json", "-c", str(bench.job_file())])
+    assert all(each["severity"] == "ok" for each in json.loads(upgraded.stdout)["findings"] if each["id"] == "CHS-354")

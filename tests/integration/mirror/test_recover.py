@@ -22,9 +22,11 @@ from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.commands import follow, name_an_empty_table
 from tests.integration.mirror.test_table_by import mirror_of, offsets, running, send
 from tests.support.job import eventually
 from tests.support.kafka import produce
+from tests.support.told import Said
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
@@ -205,8 +207,8 @@ def test_a_row_that_was_deleted(make_bench: MakeBench) -> None:
     bench.catalog().load_table("shop.orders").delete("id = 2")
     lose(bench)
     said = refused(bench, "CHS-355")
-    assert "at offset 1, although it has one for offset 2" in said and "mirror resolve shop.orders --skip" in said
-    bench.resolve(TableVerdict.SKIP)
+    assert "at offset 1, although it has one for offset 2" in said
+    follow(bench, said, "shop.orders", "--skip")
     later = bench.coordinator()
     bench.hand_over(*bench.produce([4]))
     bench.round(later)
@@ -225,19 +227,18 @@ def test_a_topic_that_is_shorter_than_the_rows(make_bench: MakeBench) -> None:
     bench.kafka.create_topic(bench.topic, 1)
     bench.produce([10])
     lose(bench)
-    assert "log ends at 1" in refused(bench, "CHS-355")
-    bench.resolve(TableVerdict.SKIP)
+    said = refused(bench, "CHS-355")
+    assert "log ends at 1" in said
+    follow(bench, said, "shop.orders", "--skip")
     later = bench.coordinator()
     bench.hand_over(*bench.produce([11]))
     bench.round(later)
     assert bench.landed() - before == Counter({(0, 1, 11): 1})
 
 
-def from_the_start(bench: Bench, schema: Schema, end: int) -> None:
+def from_the_start(bench: Bench, said: Said, schema: Schema, end: int) -> None:
     """As messages say: name an empty table, and let it land all that Kafka holds."""
-    bench.catalog().create_table("shop.anew", schema)
-    bench.tables = ("anew",)
-    bench.resolve(TableVerdict.REREAD)
+    name_an_empty_table(bench, said, schema)
     later = bench.coordinator()
     bench.hand_over(0, end)
     bench.rounds(later, 2)
@@ -259,8 +260,9 @@ def test_a_topic_that_was_made_again_since(make_bench: MakeBench) -> None:
     bench.kafka.delete_topic(bench.topic)
     bench.kafka.create_topic(bench.topic, 1)
     bench.produce([3, 4, 5, 6])
-    assert f"for offset 1 of {bench.tp()} with another _kafka_timestamp" in refused(bench, "CHS-355")
-    from_the_start(bench, timed, 4)
+    said = refused(bench, "CHS-355")
+    assert f"for offset 1 of {bench.tp()} with another _kafka_timestamp" in said
+    from_the_start(bench, said, timed, 4)
     assert sorted(n for _, _, n in bench.landed("anew")) == [3, 4, 5, 6]
 
 
@@ -273,9 +275,7 @@ def test_rows_without_offsets(make_bench: MakeBench) -> None:
     bench.hand_over(*bench.produce([1, 2]))
     bench.round(first)
     lose(bench)
-    said = refused(bench, "CHS-356")
-    assert "its name and --reread" in said
-    from_the_start(bench, SCHEMA, 2)
+    from_the_start(bench, refused(bench, "CHS-356"), SCHEMA, 2)
     assert bench.landed("anew") == bench.sent()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -13,43 +15,45 @@ import structlog
 from structlog.testing import capture_logs
 
 from chsink.clock import SystemClock
-from chsink.config import Config
+from chsink.config import load
 from chsink.errors import HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole, KnownTables
 from chsink.mirror.named_tables import list_tables
 from chsink.mirror.opening import OpenMirror, open_mirror
-from chsink.mirror.resolve import carry_out, decide
 from chsink.mirror.tables import MirrorTable
 from chsink.mirror.task import Share
 from chsink.observe.logs import configure
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
 from tests.support.job import eventually
 from tests.support.kafka import produce
+from tests.support.told import says, words_of
 
 pytestmark = pytest.mark.slow
 
 
-def mirror_of(bench: Bench, tables: Mapping[str, str], **more: Any) -> OpenMirror:
-    """Of a job file in which the field ``kind`` names these tables."""
-    by = {"field": "$.kind", "tables": {kind: f"shop.{name}" for kind, name in tables.items()}, **more}
-    catalog = {"name": "lake", "type": "sql", "uri": f"sqlite:///{bench.folder}/catalog.db"}
-    config = Config.from_mapping({
-        "sink": {"name": bench.group.removeprefix("chsink-")},
-        "kafka": {"bootstrap": bench.kafka.bootstrap},
-        "mirror": {
-            "enabled": True,
-            "catalog": {**catalog, "warehouse": f"file://{bench.folder}/lake"},
-            "control_topic": bench.control_topic,
-            "interval_s": 0.2,
-            "auto_create": "others" in more,
-            "route": [{"topic": bench.topic, "table_by": by}],
-        },
-    })  # fmt: skip
+def job_of(bench: Bench, tables: Mapping[str, str], **more: str) -> Path:
+    """A job file in which the field ``kind`` names these tables."""
+    named = ", ".join(f'{kind} = "shop.{name}"' for kind, name in tables.items())
+    by = ", ".join(
+        ['field = "$.kind"', f"tables = {{ {named} }}", *(f'{key} = "{text}"' for key, text in more.items())]
+    )
+    job = bench.job_file()
+    text = job.read_text("utf-8").partition("[[mirror.route]]")[0]
+    own = f"enabled = true\ninterval_s = 0.2\nauto_create = {'true' if 'others' in more else 'false'}"
+    route = f'[[mirror.route]]\ntopic = "{bench.topic}"\ntable_by = {{ {by} }}\n'
+    job.write_text(text.replace("enabled = true", own) + route, "utf-8")
+    return job
+
+
+def mirror_of(bench: Bench, tables: Mapping[str, str], **more: str) -> OpenMirror:
+    """Of this job file."""
+    config = load(job_of(bench, tables, **more), environ={})
     return open_mirror(config, open_admin(config))
 
 
@@ -114,11 +118,22 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
 
     with pytest.raises(HaltError, match="CHS-352.*shop.a lacks") as halted, running(bench, mirror_of(bench, new)):
         pass
-    assert "for shop.a, stop it" in halted.value.hint
+    says(
+        halted.value,
+        "undo the change, run the mirror until",
+        "shows no pending offsets for shop.a, stop it, and change",
+    )
+    words = [*words_of(halted.value, "status"), "--json"]
     assert offsets(bench, "a", "b") == {"a": [], "b": [1, 3]}
 
+    def pending() -> int:
+        tables = json.loads(run(bench, words, job_of(bench, old)).stdout)["tables"]
+        return int(next(one["pending"] for one in tables if one["table"] == "shop.a"))
+
+    assert pending()
     with running(bench, mirror_of(bench, old)):
-        eventually("the missing records", lambda: offsets(bench, "a") == {"a": [0, 2]})
+        eventually("end of what is pending", lambda: not pending())
+    assert offsets(bench, "a") == {"a": [0, 2]}
     with running(bench, mirror_of(bench, new)) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}
@@ -138,12 +153,13 @@ def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVer
     job file names, CHS-352 followed the way out.
     """
     bench = make_bench(tables=("a", "b"))
-    mirror = mirror_of(bench, {"x": "a"}, others="shop.{value}") if named else mirror_of(bench, {"x": "a", "b": "b"})
+    map_, others = ({"x": "a"}, {"others": "shop.{value}"}) if named else ({"x": "a", "b": "b"}, {})
 
     def begun() -> OpenMirror:
-        return open_mirror(mirror.config, open_admin(mirror.config))
+        return mirror_of(bench, map_, **others)
 
     if named:
+        mirror = begun()
         uuid = str(bench.catalog().load_table("shop.b").metadata.table_uuid)
         list_tables(KnownTables(mirror.targets, bench.control_topic), "shop.a", {"shop.b": uuid})
     with running(bench, begun()) as hand_over:
@@ -154,9 +170,7 @@ def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVer
     bench.catalog().create_table("shop.b", SCHEMA)
     with pytest.raises(HaltError, match="CHS-342") as halted, running(bench, begun()):
         pass
-    assert "`chsink mirror resolve shop.b` with --reread" in halted.value.hint
-    opened = begun()
-    carry_out(opened.names, decide(opened.names, opened.targets, ["shop.b"], opened.kafka, verdict))
+    follow(bench, halted.value, "shop.b", f"--{verdict}", job=job_of(bench, map_, **others))
     with running(bench, begun()) as hand_over:
         hand_over(*send(bench, "xb"))
         eventually("the next record", lambda: 4 in offsets(bench, "b")["b"])
@@ -208,9 +222,17 @@ def test_what_waited_for_a_table_that_was_dropped_is_said(make_bench: MakeBench,
     with capture_logs() as said, running(bench, mirror_of(bench, new)) as hand_over:
         hand_over(*send(bench, "xx"))
     assert offsets(bench, "a") == {"a": [0, 2, 4, 6, 7]}
-    [given_up] = [line["reason"] for line in said if line.get("id") == "CHS-358"]
-    assert "shop.b" in given_up and f"{bench.tp()} [2, 6)" in given_up
+    [given_up] = [line for line in said if line.get("id") == "CHS-358"]
+    assert "shop.b" in given_up["reason"] and f"{bench.tp()} [2, 6)" in given_up["reason"]
 
     with capture_logs() as said, running(bench, mirror_of(bench, new)):
         pass
     assert [line for line in said if line.get("id") == "CHS-358"] == []
+
+    says(given_up["fix"], "create it, name it in table_by again")
+    if not again:
+        bench.catalog().create_table("shop.b", SCHEMA)
+    follow(bench, given_up["fix"], "backfill", "shop.b", "--apply", job=job_of(bench, old))
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(*send(bench, "xy"))
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 7, 8], "b": [1, 3, 5, 9]})

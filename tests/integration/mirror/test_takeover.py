@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,12 @@ from typer.testing import CliRunner, Result
 from chsink.cli.main import app
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import MirrorTable
-from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.bench import SCHEMA, Bench
+from tests.integration.mirror.commands import fix_of_finding, follow, name_an_empty_table, reset_groups, set_offset
 from tests.integration.mirror.connect_sink import ConnectSink
+from tests.support.told import named_in, option_of, says, words_of
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
@@ -57,12 +57,6 @@ def lands_on(bench: Bench, *tables: str) -> None:
         assert bench.landed(name) == bench.sent(), name
 
 
-def set_group(sink: ConnectSink, group: str, tp: TopicPartition, offset: int) -> None:
-    """``kafka-consumer-groups.sh --reset-offsets --to-offset``."""
-    with sink.names.sender("by hand", group) as sender:
-        sender.send("x", [], {tp: offset})
-
-
 @pytest.mark.exit_of("MIRROR_CONNECTOR_TABLE")
 @pytest.mark.parametrize("control", ["own", pytest.param("shared", marks=pytest.mark.soak)])
 def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) -> None:
@@ -81,11 +75,12 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
     bench.produce([10], 2)
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
     assert doctor.exit_code != 0 and doctor.output.count("CHS-359") == 2, doctor.output
+    said = fix_of_finding(bench, "CHS-359")
     cleans = CliRunner().invoke(app, ["mirror", "clean", "-c", str(bench.job_file())])
     assert cleans.exit_code == 2 and "a Kafka Connect sink filled it" in cleans.stderr, cleans.output
     shown = chsink(bench, yes=False)
     assert shown.exit_code == 1 and "Take these tables over?" in shown.stdout, shown.output
-    found = taken(bench)
+    found = json.loads(follow(bench, said, "takeover", more=["--yes", "--json"]).stdout)
     assert (found["group"], found["control_topic"]) == (sink.group, sink.control_topic)
     assert {(t["table"], t["files"], t["rows"]) for t in found["tables"]} == {
         ("shop.orders", 1, 1),
@@ -161,24 +156,41 @@ def test_an_interrupted_takeover_of_tables_that_bear_no_mark(
 
 @pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_UNSURE")
-def test_compacted_and_expired(make_bench: MakeBench) -> None:
-    """⚑ No snapshot of the connector is left: a person names it, and its group says what was committed."""
+@pytest.mark.parametrize("committed", [False, True])
+def test_compacted_and_expired(make_bench: MakeBench, *, committed: bool) -> None:
+    """⚑ No snapshot of the connector is left: a person names it, and looks which of its files the table has."""
     bench = make_bench()
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
     sink.commit()
+    sink.write(*bench.produce([3]))
+    if committed:
+        sink.commit(move=False)
     table = bench.catalog().load_table("shop.orders")
     table.overwrite(table.scan().to_arrow())
     head = table.current_snapshot()
     older = [s.snapshot_id for s in table.snapshots() if head is None or s.snapshot_id != head.snapshot_id]
     table.maintenance.expire_snapshots().by_ids(older).commit()
-    sink.write(*bench.produce([3]))
-    assert "found: none" in refused(bench)
-    named = "shop.orders", "--group", sink.group, "--control-topic", sink.control_topic
-    assert "nothing says whether they were committed" in refused(bench, *named)
-    found = taken(bench, *named, "--trust-group")
-    assert [t["files"] for t in found["tables"]] == [1]
+    named = named_as(refused(bench), sink, "shop.orders")
+    said = refused(bench, *named)
+    assert "nothing says whether they were committed" in said
+    says(said, "check whether the table has the rows of each of these files")
+    if committed:
+        reset_groups(bench, sink.names, said)
+        found = taken(bench, *named)
+    else:
+        found = taken(bench, *named, option_of(said, "--trust-group"))
+    assert [t["files"] for t in found["tables"]] == [0 if committed else 1]
     lands_on(bench)
+
+
+def named_as(said: str, sink: ConnectSink, *tables: str) -> list[str]:
+    """The words that the message tells to pass, with what the connector's configuration has in place of its examples."""
+    assert "found: none" in said
+    words = words_of(said, "--group", "--control-topic")
+    assert words[:3] == ["mirror", "takeover", "TABLE…"]
+    own = {"connect-NAME": sink.group, "control-iceberg": sink.control_topic}
+    return [*tables, *(own.get(word, word) for word in words[3:])]
 
 
 @pytest.mark.parametrize("expired", [False, pytest.param(True, marks=pytest.mark.soak)])
@@ -193,7 +205,7 @@ def test_files_that_a_coordinator_passed_over(make_bench: MakeBench, expired: bo
     sink.write(*bench.produce([3]))
     for number in (0, 1):
         at = TopicPartition(sink.control_topic, number)
-        set_group(sink, f"{sink.group}-coord", at, bench.admin.log_ends([at])[at])
+        set_offset(sink.names, f"{sink.group}-coord", at, bench.admin.log_ends([at])[at])
     sink.write(*bench.produce([4]))
     if expired:
         table = bench.catalog().load_table("shop.orders")
@@ -241,8 +253,7 @@ def test_a_connector_that_has_committed_nothing(make_bench: MakeBench) -> None:
     bench = make_bench()
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
-    assert "pass its group and its control topic" in refused(bench)
-    taken(bench, "--group", sink.group, "--control-topic", sink.control_topic)
+    taken(bench, *named_as(refused(bench), sink, "shop.orders"))
     lands_on(bench)
 
 
@@ -272,17 +283,18 @@ def test_back_to_the_connector_and_on_with_the_mirror(make_bench: MakeBench) -> 
     """⚑ G-4: the connector went on where the mirror had stopped; the mirror's own offsets would land its records twice."""
     bench = make_bench()
     sink = there_and_back(bench)
-    set_group(sink, sink.group, bench.tp(), 5)
+    set_offset(sink.names, sink.group, bench.tp(), 5)
     sink.write(*bench.produce([6, 7]))
     sink.commit()
     assert bench.landed() == bench.sent()
-    assert "CHS-359" in doctor(bench) and "with a new sink.name" in doctor(bench)
+    said = fix_of_finding(bench, "CHS-359")
+    says(said, "delete the connector", "move the mirror to a job file of its own with a new sink.name")
 
-    before, bench.group = bench.group, f"{bench.group}-2"
+    bench.group = f"{bench.group}-2"
     assert "CHS-263" in doctor(bench)
     with bench.catalog().load_table("shop.orders").transaction() as change:
-        change.remove_properties(f"chsink.chain.main.{before}")
-    taken(bench)
+        change.remove_properties(named_in(said, "remove the table property"))
+    follow(bench, said, "takeover")
     assert doctor(bench).count("CHS-359") == 0
     lands_on(bench)
 
@@ -292,11 +304,10 @@ def test_a_connector_that_was_started_again_by_mistake(make_bench: MakeBench) ->
     """G-4: it landed again what the mirror had landed."""
     bench = make_bench()
     sink = there_and_back(bench)
-    own = bench.catalog().load_table("shop.orders").snapshots()[-1].snapshot_id
     sink.write(3, 5)
     sink.commit()
     assert bench.landed().total() == bench.sent().total() + 2
-    assert f"roll the table back to snapshot {own}" in doctor(bench)
+    own = int(named_in(fix_of_finding(bench, "CHS-359"), "roll the table back to snapshot"))
     bench.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(own).commit()
     assert doctor(bench).count("CHS-359") == 0
     lands_on(bench)
@@ -313,7 +324,9 @@ def test_a_connector_that_runs(make_bench: MakeBench) -> None:
     member.subscribe([bench.topic])
     while not member.assignment():
         member.poll(0.2)
-    assert "connector-consumer-0" in refused(bench)
+    said = refused(bench)
+    assert "connector-consumer-0" in said
+    says(said, "stop the connector", "run the command again once its groups have no members")
     member.close()
     taken(bench)
     lands_on(bench)
@@ -329,7 +342,9 @@ def test_a_connector_that_was_started_meanwhile(make_bench: MakeBench, monkeypat
     more = bench.produce([3])
     with monkeypatch.context() as patched:
         patched.setattr("chsink.cli.mirror_takeover.confirm", lambda *_, **__: sink.write(*more))
-        assert "changed after they were shown" in chsink(bench).stderr
+        said = chsink(bench)
+    assert "changed after they were shown" in said.stderr
+    says(said, "make sure that the connector is stopped, then run the command again")
     taken(bench)
     lands_on(bench)
 
@@ -342,8 +357,10 @@ def test_a_group_whose_offsets_expired(make_bench: MakeBench) -> None:
     sink.write(*bench.produce([1, 2]))
     sink.commit()
     bench.delete_groups(sink.group)
-    assert f"group {sink.group} has no offset of {bench.topic}" in refused(bench)
-    set_group(sink, sink.group, bench.tp(), 2)
+    said = refused(bench)
+    assert f"group {sink.group} has no offset of {bench.topic}" in said
+    says(said, "set them to the records that follow the tables' last rows", "run the command again")
+    set_offset(sink.names, sink.group, bench.tp(), 2)
     taken(bench)
     lands_on(bench)
 
@@ -355,16 +372,14 @@ def test_a_group_that_was_set_back(make_bench: MakeBench, way_out: str) -> None:
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
     sink.commit()
-    set_group(sink, sink.group, bench.tp(), 1)
+    set_offset(sink.names, sink.group, bench.tp(), 1)
     said = refused(bench)
-    [(topic, to)] = re.findall(r"--topic (\S+) --reset-offsets --to-offset (\d+)", said)
-    assert topic == f"{bench.topic}:0"
     if way_out == "set it":
-        set_group(sink, sink.group, bench.tp(), int(to))
+        reset_groups(bench, sink.names, said)
         taken(bench)
         lands_on(bench)
     else:
-        assert taken(bench, "--trust-group")["partitions"][0]["continues_at"] == 1
+        assert taken(bench, option_of(said, "--trust-group"))["partitions"][0]["continues_at"] == 1
         coordinator = bench.coordinator()
         bench.hand_over(0, 2)
         bench.round(coordinator)
@@ -382,10 +397,11 @@ def test_a_topic_that_was_created_again(make_bench: MakeBench) -> None:
     bench.kafka.delete_topic(bench.topic)
     bench.kafka.create_topic(bench.topic, 1)
     bench.produce([10])
-    set_group(sink, sink.group, bench.tp(), 3)
-    assert "Kafka's log ends at 1" in refused(bench)
-    set_group(sink, sink.group, bench.tp(), 0)
-    taken(bench, "--trust-group")
+    set_offset(sink.names, sink.group, bench.tp(), 3)
+    said = refused(bench)
+    assert "Kafka's log ends at 1" in said
+    reset_groups(bench, sink.names, said)
+    taken(bench, option_of(said, "--trust-group"))
     coordinator = bench.coordinator()
     bench.hand_over(0, 1)
     bench.round(coordinator)
@@ -405,17 +421,16 @@ def test_events_that_kafka_deleted(make_bench: MakeBench) -> None:
     sink.commit(move=False)
     table = bench.catalog().load_table("shop.orders")
     table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
-    firsts = {}
+    gone = 0
     for number in (0, 1):
         at = TopicPartition(sink.control_topic, number)
-        firsts[number] = bench.admin.log_ends([at])[at]
-        if firsts[number]:
-            delete_records(bench.kafka.bootstrap, sink.control_topic, number, firsts[number])
-    said = refused(bench)
-    assert f"--group {sink.group}-coord" in said
-    for number, first in firsts.items():
-        if first:
-            set_group(sink, f"{sink.group}-coord", TopicPartition(sink.control_topic, number), first)
+        if first := bench.admin.log_ends([at])[at]:
+            delete_records(bench.kafka.bootstrap, sink.control_topic, number, first)
+            gone += 1
+    for _ in range(gone):  # each refusal names one partition
+        said = refused(bench)
+        says(said, "if no file waits for a commit, or those that wait are lost anyway", "then run the command again")
+        reset_groups(bench, sink.names, said)
     taken(bench)
     assert sorted(n for _, _, n in bench.landed()) == [1, 2]
 
@@ -431,7 +446,9 @@ def test_a_waiting_file_that_was_deleted(make_bench: MakeBench) -> None:
     file = Path(location.removeprefix("file://"))
     content = file.read_bytes()
     file.unlink()
-    assert "it does not exist any more" in refused(bench)
+    said = refused(bench)
+    assert "it does not exist any more" in said
+    says(said, "or restore the file; then run the command again")
     file.write_bytes(content)
     taken(bench)
     lands_on(bench)
@@ -445,7 +462,9 @@ def test_files_for_a_table_without_a_route(make_bench: MakeBench, way_out: str) 
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]), tables=["orders", "archive"])
     sink.commit("orders", move=False)
-    assert "Iceberg table shop.archive" in refused(bench)
+    said = refused(bench)
+    assert "Iceberg table shop.archive" in said
+    says(said, "name it in a [[mirror.route]], or run the connector until it has committed its files, then stop it")
     if way_out == "route":
         bench.tables = ("orders", "archive")
     else:
@@ -463,8 +482,7 @@ def test_a_message_that_nobody_can_read(make_bench: MakeBench) -> None:
     sink.commit()
     with sink.names.sender("somebody", sink.group) as sender:
         sender.send("x", [b"no event"], {})
-    assert "cannot read the message at offset" in refused(bench)
-    bench.catalog().create_table("shop.anew", SCHEMA)
-    bench.tables = ("anew",)
-    bench.resolve(TableVerdict.REREAD)
+    said = refused(bench)
+    assert "cannot read the message at offset" in said
+    name_an_empty_table(bench, said)
     lands_on(bench)

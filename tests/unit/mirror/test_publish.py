@@ -31,6 +31,7 @@ from chsink.statemachine.commit.chain import Link, read_chain
 from chsink.statemachine.commit.publish import BranchView, Publish, decide_publish
 from chsink.statemachine.commit.resolve import Log, TableVerdict, resolved
 from chsink.statemachine.commit.rules import CommitHalt
+from tests.support.told import named_in, says
 from tests.unit.mirror.test_tables import BEGUN, SCHEMA, TP, appended, chain_of, files, read, until
 
 Open = Callable[[], Catalog]
@@ -154,14 +155,22 @@ def test_the_mirror_commits_while_main_moves(begun: MirrorTable) -> None:
 def test_a_snapshot_of_another_branch_is_not_published(begun: MirrorTable) -> None:
     appended(begun, 6, 1)
     publish(begun)
-    foreign(begun, 100)
-    head = begun.catalog.load_table(begun.identifier).metadata.snapshot_by_name("main")
+    there = begun.catalog.load_table(begun.identifier)
+    main = there.metadata.snapshot_by_name("main")
+    assert main is not None
+    there.manage_snapshots().create_branch(main.snapshot_id, "another").commit()
+    there.append(pa.table({"id": [100], "name": ["x"]}, schema=there.schema().as_arrow()), branch="another")
+    head = there.metadata.snapshot_by_name("another")
     assert head is not None
-    with pytest.raises(PreflightError, match="CHS-353.*has no snapshot"):
+    with pytest.raises(PreflightError, match="CHS-353.*has no snapshot") as refused:
         publish(begun, head.snapshot_id)
+    says(refused.value, "name a snapshot of the branch: the table's metadata table `refs` has its newest one")
+    appended(begun, 7, 2)
+    refs = begun.catalog.load_table(begun.identifier).inspect.refs().to_pylist()
+    publish(begun, next(ref["snapshot_id"] for ref in refs if ref["name"] == "audit"))
+    assert rows(begun, "main") == [1, 2]
 
 
-@pytest.mark.exit_of("MIRROR_MAIN_MOVED")
 def test_the_way_out_after_others_committed(begun: MirrorTable) -> None:
     """What CHS-353 says: the branch's rows were brought to main by hand, and the branch begins anew from there."""
     appended(begun, 6, 1)
@@ -235,8 +244,15 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     now = read(begun)
     middle = now.table.snapshots()[2].snapshot_id
     assert begun.expire(now, [middle]).outcome is Outcome.APPLIED
-    with pytest.raises(PreflightError, match="CHS-353.*cannot tell"):
+    with pytest.raises(PreflightError, match="CHS-353.*cannot tell") as refused:
         publish(begun)
+    snapshot = int(named_in(refused.value, "Spark's procedure set_current_snapshot to snapshot"))
+    there = begun.catalog.load_table(begun.identifier)
+    there.manage_snapshots().set_current_snapshot(snapshot).commit()
+    assert rows(begun, "main") == rows(begun, "audit") == [0, 1, 1, 2]
+    appended(begun, 10, 9)
+    publish(begun)
+    assert rows(begun, "main") == [0, 1, 1, 2, 9]
 
 
 @st.composite

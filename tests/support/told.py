@@ -1,0 +1,78 @@
+"""What a message tells a person to do, taken out of its words.
+
+A test that follows a message knows nothing else: each function fails if the message does not say what is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from typer.testing import Result
+
+from chsink.errors import ChsinkError
+
+Said = ChsinkError | Result | str
+"""An error, a command's refusal, or a text, of which the fixes count if it names any."""
+
+
+def fix_of(said: Said) -> str:
+    """The fixes, on one line."""
+    if isinstance(said, ChsinkError):
+        return said.hint
+    text = " ".join((said.stderr if isinstance(said, Result) else said).split())
+    return text.partition("fix: ")[2] or text
+
+
+def words_of(said: Said, *wanted: str) -> list[str]:
+    """The words after ``chsink`` of the first command that has all the ``wanted`` options and arguments.
+
+    Options that the fix offers behind the command (``with --landed, --resend or --lost``) belong to it.
+    """
+    for part in (said.parts or (said,)) if isinstance(said, ChsinkError) else (said,):
+        for found in re.finditer(r"`chsink ([^`]+)`([^`]*)", fix_of(part)):
+            words, offered = shlex.split(found[1]), re.findall(r"--[a-z-]+", found[2])
+            chosen = [word for word in wanted if word not in words]
+            if all(word in offered for word in chosen):
+                return [*words, *chosen]
+    raise AssertionError(f"no command with {wanted} in: {fix_of(said)}")
+
+
+def option_of(said: Said, option: str) -> str:
+    """The option, which the fix tells to add to the command that was run."""
+    assert re.search(rf"(?:with|pass|add|or|otherwise) `?{option}(?![a-z-])", fix_of(said)), fix_of(said)
+    return option
+
+
+def named_in(said: Said, before: str) -> str:
+    """The word that follows these words."""
+    found = re.search(rf"{re.escape(before)} ([^\s,;]+)", fix_of(said))
+    assert found, fix_of(said)
+    return found[1]
+
+
+def setting_of(said: Said, name: str) -> dict[str, str]:
+    """The setting with the value that the fix names first."""
+    found = re.search(rf'{re.escape(name)} = "(\w+)"', fix_of(said))
+    assert found, fix_of(said)
+    return {name: found[1]}
+
+
+def statements_of(said: Said, begins: str) -> list[str]:
+    """The SQL statements that begin so.  A statement ends at a semicolon."""
+    found = list(dict.fromkeys(one.strip() for one in re.findall(rf"{begins} [^;]+", fix_of(said))))
+    assert found, fix_of(said)
+    return found
+
+
+def group_commands_of(said: Said) -> list[dict[str, str]]:
+    """By option, the values of each ``kafka-consumer-groups.sh`` command; "" for options without one."""
+    commands = re.findall(r"kafka-consumer-groups\.sh((?: --[a-z-]+(?: [^\s;()-][^\s;()]*)?)+)", fix_of(said))
+    assert commands, fix_of(said)
+    return [dict(re.findall(r"--([a-z-]+)(?: (?!--)(\S+))?", one)) for one in commands]
+
+
+def says(said: Said, *steps: str) -> None:
+    """The fix has these steps, which no program can take: the test takes them."""
+    for step in steps:
+        assert step in fix_of(said), f"{step!r} is not in: {fix_of(said)}"
