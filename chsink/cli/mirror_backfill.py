@@ -52,7 +52,9 @@ def backfill(
         print_json({"applied": apply, "backfills": found})
         return
     if not found:
-        typer.echo("Kafka holds no records from before these tables were added")
+        typer.echo(
+            "Kafka holds no records from before the mirror added these tables; it adds a new table when it starts"
+        )
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
     if apply:

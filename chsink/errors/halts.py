@@ -676,6 +676,6 @@ MIRROR_GIVEN_UP = preflight(
     "CHS-358",
     "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
     "land in no table",
-    "no action needed if you no longer want this table; otherwise create it, name it in table_by again, and run "
-    "`chsink mirror backfill {table} --apply` to land those that Kafka still holds",
+    "no action needed if you no longer want this table; otherwise create it, name it in table_by again, start the "
+    "mirror, and run `chsink mirror backfill {table} --apply` to land those that Kafka still holds",
 )

@@ -29,9 +29,7 @@ def halted(entry: str, job: Job, spark: SparkSession, overrides: Mapping[str, An
 
 def command_of(error: ChsinkError, *wanted: str) -> list[str]:
     """The words after ``chsink state``, of the command in the fix that has all the ``wanted`` ones."""
-    group, *words = words_of(error, *wanted)
-    assert group == "state", words
-    return words
+    return words_of(error, "state", *wanted)[1:]
 
 
 def follow(job: Job, error: ChsinkError, *wanted: str, more: tuple[str, ...] = ()) -> Result:

@@ -20,6 +20,7 @@ from tests.integration.job.test_verify import run as verify
 from tests.support.doubt import announce, edit, forget_state, insert, run
 from tests.support.job import Job, command, select
 from tests.support.kafka import produce
+from tests.support.told import says, statements_of, words_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 FRESH = [{"id": 1000 + n, "text": "new"} for n in range(20)]
@@ -73,10 +74,10 @@ def test_all_rows_of_a_range_are_there_and_its_dead_letters_are_not(make_job: Ma
     announce(job, {0: (10, 25)})
     edit(job, life={"topic_id": None})
     error = refused(job, spark, HaltError, "CHS-304")
-    assert "--landed if all rows and dead letters of the range are there; otherwise delete what is there" in error.hint
+    says(error, "with --landed if all rows and dead letters of the range are there; otherwise delete what is there")
 
     words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
-    [statement] = re.findall(r"DELETE FROM [^;]+", " ".join(run(job, *words).stderr.split()))
+    [statement] = statements_of(run(job, *words), "DELETE FROM")
     command(job.shards[0], statement)
     assert run(job, *words).exit_code == 0
     job.drain(spark)
@@ -93,7 +94,7 @@ def test_rows_that_a_person_inserts_are_those_of_the_whole_range(make_job: MakeJ
     announce(job, {0: (10, 45)})
     edit(job, seen={"before_at": 1, "marks": ()})
     error = refused(job, spark, HaltError, r"CHS-314.* \[10, 20\)")
-    assert "all rows that the range in doubt lacks, those of its other pieces, too" in error.hint
+    says(error, "all rows that the range in doubt lacks, those of its other pieces, too")
 
     _, _, end = job.phases()[0]
     insert(job, 0, range(14, end))
@@ -111,7 +112,8 @@ def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession)
     announce(job, {0: (25, 25)})
     produce(job.bootstrap, job.topic, 0, FRESH[:8])
     error = refused(job, spark, HaltError, "CHS-301")
-    assert "keep the noted rows and all others of lost records" in error.hint
+    says(error, "keep the noted rows and all others of lost records")
+    assert words_of(error, "verify") == ["verify"]
 
     [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]
     follow(job, error)

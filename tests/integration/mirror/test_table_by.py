@@ -229,10 +229,12 @@ def test_what_waited_for_a_table_that_was_dropped_is_said(make_bench: MakeBench,
         pass
     assert [line for line in said if line.get("id") == "CHS-358"] == []
 
-    says(given_up["fix"], "create it, name it in table_by again")
+    says(given_up["fix"], "create it, name it in table_by again, start the mirror, and run")
     if not again:
         bench.catalog().create_table("shop.b", SCHEMA)
-    follow(bench, given_up["fix"], "backfill", "shop.b", "--apply", job=job_of(bench, old))
+    backfill = words_of(given_up["fix"], "backfill", "shop.b", "--apply")
+    assert "it adds a new table when it starts" in run(bench, backfill, job_of(bench, old)).stdout
     with running(bench, mirror_of(bench, old)) as hand_over:
+        assert run(bench, backfill, job_of(bench, old)).exit_code == 0
         hand_over(*send(bench, "xy"))
         eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 7, 8], "b": [1, 3, 5, 9]})
