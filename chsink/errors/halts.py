@@ -656,9 +656,8 @@ MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else commits to main, move it with Spark's procedure set_current_snapshot to snapshot {snapshot} "
-    "(fast_forward refuses as well); in future, expire snapshots with "
-    "`chsink mirror clean --expire-snapshots`, which keeps those that were not published",
+    "if nobody else commits to main, move it to {snapshot} with Spark's procedure set_current_snapshot; in future, "
+    "expire snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

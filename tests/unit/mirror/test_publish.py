@@ -246,7 +246,8 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     assert begun.expire(now, [middle]).outcome is Outcome.APPLIED
     with pytest.raises(PreflightError, match="CHS-353.*cannot tell") as refused:
         publish(begun)
-    snapshot = int(named_in(refused.value, "Spark's procedure set_current_snapshot to snapshot"))
+    says(refused.value, "with Spark's procedure set_current_snapshot")
+    snapshot = int(named_in(refused.value, "move it to"))
     there = begun.catalog.load_table(begun.identifier)
     there.manage_snapshots().set_current_snapshot(snapshot).commit()
     assert rows(begun, "main") == rows(begun, "audit") == [0, 1, 1, 2]
