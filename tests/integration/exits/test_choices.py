@@ -73,11 +73,11 @@ def test_an_interrupted_recover_and_a_rename_that_is_undone(make_job: MakeJob, s
     with connected(job.config()) as services:
         claim(services.clickhouse, services.store, "recover", [StateKey(job.name, job.name, 0, f"{names['a']}_2")])
 
+    job.send_values(0, [{"id": n, "t": "ab"[n % 2]} for n in range(20, 30)])
     with pytest.raises(HaltError, match=r"CHS-309.*not yet for table .*_2") as caught:
         job.drain(spark)
     follow(job, caught.value, "reset")
 
-    job.send_values(0, [{"id": n, "t": "ab"[n % 2]} for n in range(20, 30)])
     job.drain(spark)
     rows = {
         kind: select(job.shards[0], f"SELECT id FROM {names[kind]} ORDER BY id FORMAT TSV").split() for kind in "ab"
