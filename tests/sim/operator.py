@@ -136,7 +136,8 @@ def answer(world: World, why: str, error: Exception) -> None:
     if by_hand:
         return
     act = ANSWERS.get(why)
-    if act is None or (world.store.lost_state and act in (_new_checkpoint, _accept_loss)):
+    # without its owner's row, a job says so (CHS-801), and not what Spark misses
+    if act is None or (world.store.lost_state and act in (_new_checkpoint, _accept_loss, _past_loss)):
         world.over = why
     else:
         act(world)
