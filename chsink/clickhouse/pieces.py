@@ -23,7 +23,6 @@ from chsink.clickhouse.kept import Kept, ShardRange
 from chsink.clickhouse.look_ahead import LookAhead
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.shared_looks import SharedLooks
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.unknown_fields import SAMPLE, FieldWatch
 from chsink.clickhouse.writer import ShardWriter
@@ -166,11 +165,6 @@ def _insert(
     return sent, unproven
 
 
-def looks_for(assignment: Assignment, shared: SharedLooks) -> SharedLooks:
-    """What the sends of a range may rely on: of one that was in doubt, each send asks for itself."""
-    return SharedLooks(shared=False) if assignment.again else shared
-
-
 def _views(piece: Piece, writer: BlockWriter) -> tuple[str, ...]:
     """Views that may lack the rows of a piece that the table has."""
     with asking_target():
@@ -258,8 +252,6 @@ class PieceTask:
     fates: Fates
     letters: LettersTable | LettersTopic | None = None
     watches: Mapping[TopicPartition, FieldWatch] = field(default_factory=dict)
-    looks: SharedLooks = field(default_factory=SharedLooks)
-    """Of all ranges that a task lands: each task has its own copy of this object."""
 
     def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
         """Land what the task holds."""
@@ -312,8 +304,7 @@ class PieceTask:
         settings = {**self.insert_settings, **INSERT_SETTINGS}
         shards = tuple(self._shards(assignment))
         timeout_s = self.access.send_receive_timeout_s
-        looks = looks_for(assignment, self.looks)
-        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, timeout_s, self.margin_s, looks)
+        return ShardWriter(shards, settings, SystemClock(), self.retry_for_s, timeout_s, self.margin_s)
 
     def _shards(self, assignment: Assignment) -> Iterator[InsertShard]:
         listed = Layout.from_json(assignment.layout).shards

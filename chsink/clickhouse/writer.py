@@ -7,8 +7,7 @@ Rules:
 - This is the one place that retries an insert.  A retry is the same bytes under the same token, so an answer that was
   lost (*unknown*) and an error after data was sent are resolved by sending again: the server keeps one copy.
 - Every send first checks that the table still remembers everything sent since BEFORE.  If not, the piece is not sent,
-  the range stays in doubt, and the next start probes for its rows.  Pieces of a task that are sent at once share an
-  answer (:mod:`chsink.clickhouse.shared_looks`).  An answer older than ``FRESH_MS`` proves nothing:
+  the range stays in doubt, and the next start probes for its rows.  An answer older than ``FRESH_MS`` proves nothing:
   the process may have been suspended with it in hand.  If the questions before took long as well, the server is slow,
   and the shortest of them is what it needs, up to ``SLOW_MS``.
 - The same question tells whether the table was altered.  If a column of the piece is another now, it is not sent.
@@ -22,20 +21,18 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from chsink.clickhouse.client import WHOLE
-from chsink.clickhouse.dedup_mark import Slack, check_columns, why_altered, why_forgotten, why_too_late
+from chsink.clickhouse.dedup_mark import Slack, check_columns, look, why_altered, why_forgotten, why_too_late
 from chsink.clickhouse.mutations import ANY, deleting, still_deleting
 from chsink.clickhouse.probe import PART, dependent_views, inserted_after, rows_by_offset, words_there
 from chsink.clickhouse.replicas import TWICE, current
 from chsink.clickhouse.retry import RetryingQueries, retrying, transient
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.shared_looks import SharedLooks, TimedLook
 from chsink.decode.insert import SELECTED_WHERE_KNOWN, insert_into
 from chsink.errors import ChsinkError, halts, services, without_values
 from chsink.notation.sql import quote_table
@@ -88,7 +85,7 @@ class ShardWriter:
     letters where there is one.
 
     ``retry_for_s`` bounds all tries of one piece, ``timeout_s`` each of them.  ``margin_s``: by how much clocks of
-    servers may differ.  ``settings`` are the user's; pinned ones win.  ``looks`` may be those of other writers, too.
+    servers may differ.  ``settings`` are the user's; pinned ones win.
     """
 
     shards: Sequence[InsertShard]
@@ -97,7 +94,6 @@ class ShardWriter:
     retry_for_s: float
     timeout_s: float
     margin_s: int
-    looks: SharedLooks = field(default_factory=partial(SharedLooks, shared=False))
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         """See :class:`chsink.ports.BlockWriter`."""
@@ -117,9 +113,9 @@ class ShardWriter:
 
         def send() -> None:
             nonlocal sends
-            answer = self.looks.of(self.shards[shard], self.clock, anew=bool(took))
-            self._check_table(shard, answer, token, batch.schema.names)
-            self._check_time(answer.asked_ms, token, deadline_ms, took)  # last: what comes before it may take long
+            asked_ms = self.clock.steady_ms()
+            self._check_table(shard, token, batch.schema.names)
+            self._check_time(asked_ms, token, deadline_ms, took)  # last: what comes before it may take long
             sends += 1
             client.insert(sql, body, settings)
 
@@ -211,18 +207,18 @@ class ShardWriter:
         if spent > FRESH_MS + needed:
             raise Unanswered(f"it took {spent / 1000:.1f} s to say what the table remembers")
 
-    def _check_table(self, shard: int, answer: TimedLook, token: str, columns: Sequence[str]) -> None:
+    def _check_table(self, shard: int, token: str, columns: Sequence[str]) -> None:
         """The piece may have been sent before: by this task, an older attempt of it, or an older driver.  And the table
         may have been altered since the piece was made.
         """
-        at, altered = self.shards[shard], answer.look.altered
-        now = answer.relied_on(len(at.table.feeds))
+        at = self.shards[shard]
+        now = look(at.client, at.table)
         slack = Slack(math.ceil(self.timeout_s), self.margin_s)
-        why = why_forgotten(at.table, at.mark, now) or why_too_late(at.table, at.mark, now, slack)
-        why = why or (why_altered(at.client, at.table) if altered else None)
+        why = why_forgotten(at.table, at.mark, now.mark) or why_too_late(at.table, at.mark, now.mark, slack)
+        why = why or (why_altered(at.client, at.table) if now.altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
-        if altered:
+        if now.altered:
             check_columns(at.client, at.table, columns)
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:

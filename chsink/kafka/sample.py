@@ -16,7 +16,6 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
-from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -99,17 +98,14 @@ class Sampler:
 
 
 def holding(
-    config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange], *, readable: bool = True
+    config: Config, ranges: Mapping[TopicPartition, OffsetRange], *, readable: bool = True
 ) -> Iterator[TopicPartition]:
-    """Those whose range has a record that the job can read, or may have had one that compaction removed.
+    """Those whose range has a record that the job can read.
 
     ``readable``: the ranges were planned, so the job could read them to their ends.  A follower or new leader that lags
     may not show all of that now.  Of other ranges, what is not shown is of an open transaction.
     """
-    filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
-    compacted = {topic for topic in {tp.topic for tp in filled} if kafka.may_be_compacted(topic)}
-    yield from (tp for tp in filled if tp.topic in compacted)
-    if asked := {tp: offsets for tp, offsets in filled.items() if tp.topic not in compacted}:
+    if asked := {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}:
         with closing(open_sampler(config)) as sampler:
             yield from (tp for tp, offsets in asked.items() if sampler.holds(tp, offsets, readable=readable))
 

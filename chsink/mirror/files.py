@@ -65,6 +65,7 @@ class DataFiles:
         self._unsplit = _Values(())
         self._waiting: dict[tuple[str, ...], _Values] = {}
         self._held = 0
+        self._pinned = 0
         self._open: dict[tuple[str, ...], _OpenFile] = {}
         self._done: list[DataFile] = []
         self._begun = 0
@@ -78,6 +79,8 @@ class DataFiles:
             self._split()
         if self._held >= max(HELD_BYTES, settings.group_bytes) and len(self._waiting) > 1:
             self._write_all()
+        elif self._pinned >= HELD_BYTES and len(self._waiting) > 1:
+            self._unpin()
 
     @property
     def held(self) -> int:
@@ -100,6 +103,7 @@ class DataFiles:
         settings, whole = self._settings, self._unsplit
         self._unsplit = _Values(())
         self._held -= whole.bytes
+        self._pinned += whole.bytes
         for part in self._partitioning.split(whole.take(whole.rows)) if whole.rows else ():
             waiting = self._waiting.setdefault(part.key, _Values(part.values))
             waiting.add(part.rows)
@@ -114,6 +118,13 @@ class DataFiles:
             while waiting.rows:
                 self._write_group(key, waiting)
         self._waiting.clear()
+        self._pinned = 0
+
+    def _unpin(self) -> None:
+        """A few rows of a rare value keep the whole batch in memory that they are a slice of."""
+        for waiting in self._waiting.values():
+            waiting.copy()
+        self._pinned = self._held
 
     def _write_group(self, key: tuple[str, ...], waiting: _Values) -> None:
         self._held -= waiting.bytes
@@ -147,6 +158,11 @@ class _Values:
         self._tables.append(rows)
         self.rows += rows.num_rows
         self.bytes += rows.nbytes
+
+    def copy(self) -> None:
+        """Let go of the tables that the rows are slices of."""
+        if self._tables:  # without a second chunk, nothing would be copied
+            self._tables = [pa.concat_tables([*self._tables, self._tables[0].slice(0, 0)]).combine_chunks()]
 
     def take(self, limit: int) -> pa.Table:
         """The first rows, no more than the limit."""

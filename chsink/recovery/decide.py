@@ -122,7 +122,8 @@ def _says_left(tables: Collection[str]) -> Iterator[str]:
     if tables:
         yield (
             f"no route leads to {', '.join(sorted(tables))}: no other table waits for it any more, so records that "
-            "table_by gave it and that have not landed stay in no table"
+            "table_by gave it and that have not landed stay in no table; once a batch has landed without it, only a "
+            "reset of all tables of the topic brings it back"
         )
 
 

@@ -82,7 +82,8 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
         held = OffsetRange(min(max(one.offsets.start, starts[one.topic_partition]), one.offsets.end), one.offsets.end)
-        if any(holding(services.config, services.kafka, {one.topic_partition: held})):
+        compacted = services.kafka.may_be_compacted(one.topic_partition.topic) and not held.is_empty
+        if compacted or any(holding(services.config, {one.topic_partition: held})):
             entry = halts.PASSED_OVER if one.recorded else halts.STATE_LOST
             detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
             yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

@@ -29,7 +29,7 @@ from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.errors import ChsinkError, services
 from chsink.findings import raise_first
-from chsink.kafka.admin import KafkaAdmin, open_admin
+from chsink.kafka.admin import open_admin
 from chsink.kafka.sample import holding
 from chsink.mirror.apart import CoordinatorElsewhere
 from chsink.mirror.coordination import Coordination
@@ -142,7 +142,7 @@ class MirrorRun:
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
-            pass_over=partial(_nothing_begun, self._config, kafka),
+            pass_over=partial(_nothing_begun, self._config),
         )
 
     def _coordinated(self) -> Coordination | CoordinatorElsewhere:
@@ -283,10 +283,10 @@ class MirrorRun:
             raise stopped(error) from error
 
 
-def _nothing_begun(config: Config, kafka: KafkaAdmin, unrouted: Ranges) -> bool:
+def _nothing_begun(config: Config, unrouted: Ranges) -> bool:
     """True where topics that wait, or that a pattern found since, have no record yet that can be read.  Else CHS-712:
     the next start has routes for them.  They begin where their logs start, whatever a checkpoint has passed.
     """
-    if begun := sorted({tp.topic for tp in holding(config, kafka, unrouted)}):
+    if begun := sorted({tp.topic for tp in holding(config, unrouted)}):
         raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begun))
     return True

@@ -50,20 +50,22 @@ def nothing_waits(services: Services, unrouted: Mapping[TopicPartition, OffsetRa
     waiting = {tp: offsets for tp, offsets in unrouted.items() if tp.topic in services.config.waiting}
     if waiting:
         check_readable(services.kafka, waiting)
-    return waiting.keys() == unrouted.keys() and not any(holding(services.config, services.kafka, waiting))
+    return waiting.keys() == unrouted.keys() and not any(holding(services.config, waiting))
 
 
 def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange]) -> frozenset[TopicPartition]:
     """Topic-partitions of which the checkpoint ``passed`` no record while their topic waited for its first one.
 
-    Kafka must still hold the whole range: of what it deleted, a range in doubt may have been forgotten (CHS-302).
+    Kafka must still hold the whole range, without compaction: of what it deleted, a range in doubt may have been
+    forgotten (CHS-302).
     """
     config, kafka = services.config, services.kafka
     found = {tp for tp in passed if tp.topic in {*config.matched_topics, *config.waiting}}
     if found:
         recorded = read_records(services.store, config.sink.name)
         found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
-    unread = found - {*holding(config, kafka, {tp: passed[tp] for tp in found})}
+    found = {tp for tp in found if passed[tp].is_empty or not kafka.may_be_compacted(tp.topic)}
+    unread = found - {*holding(config, {tp: passed[tp] for tp in found})}
     starts = kafka.log_starts(unread)  # last: what Kafka deletes meanwhile was there
     return frozenset(tp for tp in unread if starts[tp] <= passed[tp].start)
 

@@ -150,7 +150,7 @@ def _may_wait(config: Config, store: StateStore, kafka: KafkaAdmin, topics: set[
 
 def begun(config: Config, kafka: KafkaAdmin, topics: Collection[str]) -> set[str]:
     """Those of these topics of which Kafka holds a record that the job can read."""
-    return {tp.topic for tp in holding(config, kafka, _logs(kafka, topics), readable=False)}
+    return {tp.topic for tp in holding(config, _logs(kafka, topics), readable=False)}
 
 
 def _logs(kafka: KafkaAdmin, topics: Collection[str]) -> dict[TopicPartition, OffsetRange]:

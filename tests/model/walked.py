@@ -85,8 +85,6 @@ class Walk:
     calls: list[str] = field(default_factory=list)
     sent: dict[int, int] = field(default_factory=dict)
     """How many pieces the task has sent to each shard."""
-    tried: int = -1
-    """The piece that the task tried to send last."""
 
     def __post_init__(self) -> None:
         story = self.story
@@ -185,7 +183,6 @@ class Walk:
             return self._searched(state, task)
         if task.piece == 0:
             self.sent.clear()
-            self.tried = -1
         if task.rows[0] < 0:
             return ()
         probed = _search(shard)
@@ -197,19 +194,8 @@ class Walk:
             "probed: all there": probed,
             "probed: kept": probed,
             "token may be forgotten": ("task.look",),
-            "piece sent": (*self._look(state, task, what), f"task.insert {index}:{shard}"),
+            "piece sent": ("task.look", f"task.insert {index}:{shard}"),
         }.get(what, ())
-
-    def _look(self, state: State, task: Task, what: str) -> Calls:
-        """Before a send.  In the model, a look and its send are one step.  In production, a task's later sends to a shard
-        share the first one's look, unless the range was in doubt, or the same piece is sent again.
-        """
-        [driver] = state.drivers
-        shared = self.sent.get(task.piece % task.shards) and not (driver.exact or driver.reinsert)
-        again = task.piece == self.tried
-        if what == "piece sent":
-            self.tried = task.piece
-        return () if shared and not again else ("task.look",)
 
     def _searched(self, state: State, task: Task) -> Calls:
         """What a task asks once it has sent all pieces again of a range whose tokens are trusted: of each shard that got

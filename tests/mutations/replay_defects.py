@@ -133,7 +133,7 @@ REPLAY_DEFECTS = (
                 "chsink.replay.in_topic._Index.mark",
                 "A.marked[B].setdefault(_record(C.offset, D), E)",
                 "[A.marked[n].setdefault(_record(C.offset, D), E)"
-                " for (t, p, table), n in A.lanes.items() if (t, p) == (C.topic, C.partition)]",
+                " for (t, p, table), n in A.origins.items() if (t, p) == (C.topic, C.partition)]",
             ),
         ),
         "complete_at_rest",

@@ -7,11 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.client.test_altered_tables import name, test_a_window_that_was_lowered
-from tests.integration.exits.test_exits import (
-    half,
-    test_rows_of_a_range_in_doubt_are_deleted,
-    test_the_pipeline_changed,
-)
+from tests.integration.exits.test_exits import half, test_the_pipeline_changed
 from tests.integration.exits.test_refusals import doubtful, test_a_table_that_forgot_all_tokens
 from tests.integration.job.test_disagreements import test_state_lost_beside_a_checkpoint_that_has_history
 from tests.integration.job.test_lost_and_odd import (
@@ -26,7 +22,6 @@ __all__ = [
     "test_a_table_that_forgot_all_tokens",
     "test_a_window_that_was_lowered",
     "test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records",
-    "test_rows_of_a_range_in_doubt_are_deleted",
     "test_state_lost_beside_a_checkpoint_that_has_history",
     "test_the_pipeline_changed",
 ]

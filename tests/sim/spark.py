@@ -19,10 +19,9 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.landing import letters_topic
-from chsink.clickhouse.pieces import Piece, PieceLander, Prepared, looks_for
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
-from chsink.clickhouse.shared_looks import SharedLooks
 from chsink.clickhouse.writer import ShardWriter
 from chsink.dlq.fates import Fates
 from chsink.dlq.letters import HEADERS, RECORD_FIELDS, Delivery
@@ -149,7 +148,7 @@ class Runner:
                 plan = ReadPlan(planned, spans, max_chunk_bytes=10**9)
                 world = self.world
                 with self._letters(clock) as letters_for:
-                    writer = partial(self._writer, clock, SharedLooks())
+                    writer = partial(self._writer, clock)
                     land = PieceLander(assigned, self.prepare, writer, world.kafka, self.fates, letters_for)
                     ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
@@ -183,7 +182,7 @@ class Runner:
         if self.waiting is not None:
             self.waiting.wake = 0
 
-    def _writer(self, clock: Clock, shared: SharedLooks, assignment: Assignment) -> BlockWriter:
+    def _writer(self, clock: Clock, assignment: Assignment) -> BlockWriter:
         servers: list[Server] = self.world.servers[: shards_of(assignment.layout)]
         table, marks = assignment.key.table, assignment.record.seen.marks
         shards = [
@@ -194,7 +193,7 @@ class Runner:
             first = self.world.servers[0]
             place = InsertShard(Client(first), first.describe(LETTERS), marks[len(servers)], only_of(assignment.key))
             shards.append(place)
-        return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S, looks_for(assignment, shared))
+        return ShardWriter(shards, {}, clock, RETRY_FOR_S, REQUEST_TIMEOUT_S, MARGIN_S)
 
     @contextmanager
     def _letters(self, clock: Clock) -> Iterator[Callable[[Assignment, BlockWriter], Delivery]]:

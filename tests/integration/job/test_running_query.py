@@ -13,7 +13,6 @@ from pyspark.sql import functions as f
 
 from chsink.embedded.topics import create_topic, delete_records
 from chsink.errors import ConfigError, HaltError, PreflightError
-from chsink.kafka.admin import open_admin
 from chsink.kafka.sample import holding
 from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
@@ -168,6 +167,7 @@ def test_a_topic_of_which_nothing_can_be_read_waits_for_its_first_record(
     job.check(empty)
 
 
+@pytest.mark.soak
 def test_all_topics_wait_behind_aborted_transactions(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ The first batch passed them, and no table had state: each later start took the state for lost (CHS-302)."""
     job = make_job(partitions=1)
@@ -191,16 +191,16 @@ def test_what_kafka_does_not_show_yet_may_be_a_record(make_job: MakeJob) -> None
     config, tp = job.config(), TopicPartition(job.topic, 0)
     _, end = job.send_values(0, [{"id": -1}], transactional=job.name, abort=True)
     aborted = {tp: OffsetRange(0, end)}
-    assert not any(holding(config, open_admin(config), aborted))
+    assert not any(holding(config, aborted))
     producer = Producer({"bootstrap.servers": job.bootstrap, "transactional.id": job.name})
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(job.topic, "{}", partition=0)
     assert producer.flush(60) == 0
     open_ = {tp: OffsetRange(0, end + 1)}
-    assert set(holding(config, open_admin(config), open_)) == {tp}
-    assert not any(holding(config, open_admin(config), open_, readable=False)), "it waits for its commit"
-    assert not any(holding(config, open_admin(config), aborted))
+    assert set(holding(config, open_)) == {tp}
+    assert not any(holding(config, open_, readable=False)), "it waits for its commit"
+    assert not any(holding(config, aborted))
     producer.abort_transaction(60)
 
 

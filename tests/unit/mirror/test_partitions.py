@@ -326,6 +326,24 @@ def test_a_value_costs_memory_once_for_many_batches(open_catalog: Open, monkeypa
     assert sum(file.record_count for file in writer.close()) == 1200
 
 
+def test_a_few_rows_of_a_rare_value_keep_no_batches(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ W-3: each was a slice that kept its whole batch in memory, which nobody counted: it grew with the range."""
+    table = made(
+        open_catalog, Schema(NestedField(1, "c", LongType())), PartitionField(1, 1000, IdentityTransform(), "p")
+    )
+    monkeypatch.setattr(files_module, "SPLIT_BYTES", 80_000)
+    monkeypatch.setattr(files_module, "HELD_BYTES", 400_000)
+    table.metadata.properties["write.parquet.row-group-size-bytes"] = "160000"
+    writer = DataFiles(table.metadata, table.io, uuid4())
+    before = pa.total_allocated_bytes()
+    for _ in range(100):
+        writer.write(rows_of(table, c=[1] * 9_999 + [2]))
+    assert pa.total_allocated_bytes() - before < 2_000_000, "eight megabytes were written"
+    files = writer.close()
+    assert sum(file.record_count for file in files) == 1_000_000
+    assert {(file.partition[0], *set(content(file))) for file in files} == {(1, 1), (2, 2)}
+
+
 @pytest.mark.parametrize("nulls", list(NullOrder))
 @pytest.mark.parametrize("direction", list(SortDirection))
 def test_rows_are_sorted_as_the_table_asks(open_catalog: Open, direction: SortDirection, nulls: NullOrder) -> None:

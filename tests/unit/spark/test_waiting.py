@@ -10,7 +10,6 @@ import pytest
 
 from chsink.batch.model import PlannedBatch
 from chsink.errors import HaltError
-from chsink.kafka.sample import holding
 from chsink.spark import opening, sink
 from chsink.spark.opening import never_read, nothing_waits
 from chsink.statemachine import writes
@@ -51,7 +50,7 @@ def test_kafka_holds_them_by_now() -> None:
 
 def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
     """Only of these a record can be read."""
-    monkeypatch.setattr(opening, "holding", lambda _config, _kafka, ranges: (tp for tp in ranges if tp in parts))
+    monkeypatch.setattr(opening, "holding", lambda _config, ranges: (tp for tp in ranges if tp in parts))
 
 
 def test_what_cannot_be_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +75,7 @@ def test_a_checkpoint_that_passed_nothing_has_no_history(
     monkeypatch.setattr(opening, "read_records", lambda *_: {StateKey("s", "w", 0, "d.w"): landed})
     readable(monkeypatch, *([W] if holds else []))
     config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
-    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, held_from))
+    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, held_from), may_be_compacted=lambda _: False)
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     unread = never_read(services, dict.fromkeys((W, T), OffsetRange(0, 5)))
     assert unread == ({W} if (held_from, holds, recorded) == (0, False, False) else set())
@@ -93,7 +92,7 @@ def test_what_kafka_deletes_during_the_question_may_have_been_read(monkeypatch: 
     monkeypatch.setattr(opening, "read_records", lambda *_: {})
     monkeypatch.setattr(opening, "holding", deleting)
     config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
-    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, starts[0]))
+    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, starts[0]), may_be_compacted=lambda _: False)
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     assert not never_read(services, {W: OffsetRange(0, 5)})
 
@@ -116,9 +115,17 @@ def test_kafka_is_asked_only_about_what_a_batch_reads(monkeypatch: pytest.Monkey
     assert (asked, of._begun) == ([{T}], {T})
 
 
-def test_what_compaction_removed_was_a_record() -> None:
-    """⚑ Nothing can be read of it any more, and it may have been in doubt."""
-    kafka: Any = SimpleNamespace(may_be_compacted=lambda topic: topic == "w")
-    nobody: Any = None
-    assert any(holding(nobody, kafka, dict.fromkeys((W,), OffsetRange(0, 5))))
-    assert not any(holding(nobody, kafka, {W: OffsetRange(5, 5), T: OffsetRange(5, 5)})), "no offset, no record"
+def test_what_compaction_removed_was_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Nothing can be read of it any more, and it may have been in doubt.  A topic that waits does so all the same."""
+    monkeypatch.setattr(opening, "read_records", lambda *_: {})
+    readable(monkeypatch)
+    config = SimpleNamespace(matched_topics=("w", "t"), waiting=("w",), sink=SimpleNamespace(name="s"))
+    kafka = SimpleNamespace(
+        log_starts=lambda tps: dict.fromkeys(tps, 0),
+        log_ends=lambda tps: dict.fromkeys(tps, 5),
+        may_be_compacted=lambda topic: topic == "w",
+    )
+    services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
+    assert never_read(services, {W: OffsetRange(0, 5), T: OffsetRange(0, 5)}) == {T}
+    assert never_read(services, {W: OffsetRange(0, 0)}) == {W}, "no offset, no record"
+    assert nothing_waits(services, {W: OffsetRange(0, 5)})
