@@ -52,7 +52,10 @@ def backfill(
         print_json({"applied": apply, "backfills": found})
         return
     if not found:
-        typer.echo("Kafka holds no records from before the mirror added these tables, as it does when it starts")
+        typer.echo(
+            "nothing to read: Kafka holds no records from before these tables were added; "
+            "the mirror adds a table when it starts"
+        )
         return
     print_table(COLUMNS, [["-" if one[c] is None else str(one[c]) for c in COLUMNS] for one in found])
     if apply:

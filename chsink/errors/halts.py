@@ -140,9 +140,9 @@ CHOICE_CHANGED = halt(
     "CHS-309",
     "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by, or your "
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
-    "undo the change, run the job until a batch has landed in all tables, then make the change again; if nothing but a "
-    "rename was undone, after `chsink state recover` was interrupted, and {behind} has no route, run `chsink state "
-    "reset {topic:shell} --table {behind:shell}`: no table waits for it then",
+    "undo the change, run the job until a batch has landed in all tables, then make the change again; if you only "
+    "undid a rename, after an interrupted `chsink state recover`, and {behind} has no route, run `chsink state reset "
+    "{topic:shell} --table {behind:shell}`: then no table waits for it",
 )
 DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",

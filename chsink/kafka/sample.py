@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
+from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -108,6 +109,16 @@ def holding(
     if asked := {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}:
         with closing(open_sampler(config)) as sampler:
             yield from (tp for tp, offsets in asked.items() if sampler.holds(tp, offsets, readable=readable))
+
+
+def may_have_held(
+    config: Config, kafka: KafkaAdmin, ranges: Mapping[TopicPartition, OffsetRange]
+) -> Iterator[TopicPartition]:
+    """Those whose planned range has a record that the job can read, or may have had one that compaction removed."""
+    filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
+    compacted = {topic for topic in {tp.topic for tp in filled} if kafka.may_be_compacted(topic)}
+    yield from (tp for tp in filled if tp.topic in compacted)
+    yield from holding(config, {tp: offsets for tp, offsets in filled.items() if tp.topic not in compacted})
 
 
 def open_sampler(config: Config) -> Sampler:

@@ -101,7 +101,6 @@ class DataFiles:
     def _split(self) -> None:
         """By partition value; what fills a row group is written."""
         settings, whole = self._settings, self._unsplit
-        self._unsplit = _Values(())
         self._held -= whole.bytes
         self._pinned += whole.bytes
         for part in self._partitioning.split(whole.take(whole.rows)) if whole.rows else ():

@@ -121,9 +121,8 @@ def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateK
 def _says_left(tables: Collection[str]) -> Iterator[str]:
     if tables:
         yield (
-            f"no route leads to {', '.join(sorted(tables))}: no other table waits for it any more, so records that "
-            "table_by gave it and that have not landed stay in no table; once a batch has landed without it, only a "
-            "reset of all tables of the topic brings it back"
+            f"no route leads to {', '.join(sorted(tables))}: no other table will wait for it, so its records that have "
+            "not landed are in no table; after the next batch, it can return only if all tables of the topic are reset"
         )
 
 

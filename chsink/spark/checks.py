@@ -15,7 +15,7 @@ from chsink.driver.ledger import read_sink
 from chsink.errors import ChsinkError, halts, local, preflight
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.jvm.java import find_java, ignored_java_home
-from chsink.kafka.sample import holding
+from chsink.kafka.sample import may_have_held
 from chsink.spark.checkpoint import Folder, PassedOver, checkpoint_findings, local_folder, passed_over
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -82,8 +82,7 @@ def passed_over_findings(services: Services, folder: Folder) -> Iterator[Finding
     starts = services.kafka.log_starts({one.topic_partition for one in missed})
     for one in missed:
         held = OffsetRange(min(max(one.offsets.start, starts[one.topic_partition]), one.offsets.end), one.offsets.end)
-        compacted = services.kafka.may_be_compacted(one.topic_partition.topic) and not held.is_empty
-        if compacted or any(holding(services.config, {one.topic_partition: held})):
+        if any(may_have_held(services.config, services.kafka, {one.topic_partition: held})):
             entry = halts.PASSED_OVER if one.recorded else halts.STATE_LOST
             detail = f"{one.table} lacks {one.offsets}, and Kafka still holds records of it"
             yield found(Severity.ERROR, entry, tp=one.topic_partition, detail=detail)

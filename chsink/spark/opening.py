@@ -15,7 +15,7 @@ from chsink.driver.roles import Assignment, Observer
 from chsink.errors import stream as errors
 from chsink.errors.several import raise_all
 from chsink.findings import raise_first
-from chsink.kafka.sample import holding
+from chsink.kafka.sample import holding, may_have_held
 from chsink.ports import StreamShape
 from chsink.spark.checkpoint import Folder, checkpoint_findings
 from chsink.spark.checks import passed_over_findings, recorded
@@ -64,8 +64,7 @@ def never_read(services: Services, passed: Mapping[TopicPartition, OffsetRange])
     if found:
         recorded = read_records(services.store, config.sink.name)
         found -= {key.topic_partition for key, record in recorded.items() if record.phase is not Phase.EMPTY}
-    found = {tp for tp in found if passed[tp].is_empty or not kafka.may_be_compacted(tp.topic)}
-    unread = found - {*holding(config, {tp: passed[tp] for tp in found})}
+    unread = found - {*may_have_held(config, kafka, {tp: passed[tp] for tp in found})}
     starts = kafka.log_starts(unread)  # last: what Kafka deletes meanwhile was there
     return frozenset(tp for tp in unread if starts[tp] <= passed[tp].start)
 

@@ -9,8 +9,7 @@ HERE = Path(__file__).parent
 MATRIX = HERE.parent.parent / "docs" / "fault-matrix.md"
 OTHERS = {
     "test_matrix.py::test_the_matrix_names_every_test",
-    "test_campaign.py::test_a_million_steps_break_nothing_and_reach_everything",
-    "test_campaign_of_the_mirror.py::test_half_a_million_steps_of_the_mirror_break_nothing_and_reach_everything",
+    "test_simulator.py::test_a_long_campaign_breaks_nothing_and_reaches_everything",
     "test_soak.py::test_soak",
 }
 """Tests of this folder that are not about a fault."""

@@ -1,6 +1,6 @@
 """The mirror's simulator in CI: a campaign, and a check that one seed gives one run.
 
-``tests/chaos/test_campaign_of_the_mirror.py`` runs twenty times as many steps, which must reach everything.
+``tests/chaos/test_simulator.py`` runs twenty times as many steps, which must reach everything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The simulator in CI: some hundred worlds, the kept seeds, and a check that one seed gives one run.
 
-``tests/chaos/test_campaign.py`` runs a million steps, which must reach everything.
+``tests/chaos/test_simulator.py`` runs a million steps, which must reach everything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 KEPT = kept(Path(__file__).parent / "regressions.txt")
 STEPS = 30_000
 REACHED = 120
-"""How many items this campaign must reach, of those that a long one must reach."""
+"""How many items this campaign must reach, of those that a million steps must reach."""
 
 
 def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:

@@ -49,6 +49,72 @@ class Source:
         return f"{self.format} {self.type} {self.shown}"
 
 
+_BOTH = (
+    ("boolean", "bool", True, "true", {"boolean": True, "string": "true"}),
+    (
+        "int",
+        "int32",
+        7,
+        "7",
+        {"int": 7, "long": 7, "float": 7.0, "double": 7.0, "decimal(9, 2)": Decimal("7.00"), "string": "7"},
+    ),
+    (
+        "long",
+        "int64",
+        2**53 + 1,
+        "9007199254740993",
+        {
+            "long": 9007199254740993,
+            "float": 9007199254740992.0,
+            "double": 9007199254740992.0,
+            **_moment(2255, 6, 5, 23, 47, 34, 740993),
+            "string": "9007199254740993",
+        },
+    ),
+    (
+        "float",
+        "float",
+        1.5,
+        "1.5",
+        {
+            "float": 1.5,
+            "double": 1.5,
+            "decimal(9, 2)": Decimal("1.50"),
+            **_moment(1970, 1, 1, 0, 0, 1, 500000),
+            "string": "1.5",
+        },
+    ),
+    (
+        "double",
+        "double",
+        0.1,
+        "0.1",
+        {
+            "float": 0.10000000149011612,
+            "double": 0.1,
+            "decimal(9, 2)": Decimal("0.10"),
+            **_moment(1970, 1, 1, 0, 0, 0, 100000),
+            "string": "0.1",
+        },
+    ),
+    ("string", "string", "x", "x", {"string": "x"}),
+    (
+        "string",
+        "string",
+        "2026-01-31",
+        "2026-01-31",
+        {"date": date(2026, 1, 31), **_moment(2026, 1, 31), "string": "2026-01-31"},
+    ),
+    (
+        "bytes",
+        "bytes",
+        bytes(range(4)),
+        "00 01 02 03",
+        {"string": "\x00\x01\x02\x03", "fixed[4]": b"\x00\x01\x02\x03", "binary": b"\x00\x01\x02\x03"},
+    ),
+)
+"""Types of Avro and of Protobuf with the same value."""
+
 # --- Avro ------------------------------------------------------------------------------------------------------------
 
 
@@ -68,62 +134,7 @@ _DAY_TICKS = 45_296_500_000
 _NOON = time(12, 34, 56, 500000)
 _TICKS = 1_767_225_600_123_456
 AVRO = (
-    _avro("boolean", True, "true", {"boolean": True, "string": "true"}),
-    _avro(
-        "int",
-        7,
-        "7",
-        {"int": 7, "long": 7, "float": 7.0, "double": 7.0, "decimal(9, 2)": Decimal("7.00"), "string": "7"},
-    ),
-    _avro(
-        "long",
-        2**53 + 1,
-        "9007199254740993",
-        {
-            "long": 9007199254740993,
-            "float": 9007199254740992.0,
-            "double": 9007199254740992.0,
-            **_moment(2255, 6, 5, 23, 47, 34, 740993),
-            "string": "9007199254740993",
-        },
-    ),
-    _avro(
-        "float",
-        1.5,
-        "1.5",
-        {
-            "float": 1.5,
-            "double": 1.5,
-            "decimal(9, 2)": Decimal("1.50"),
-            **_moment(1970, 1, 1, 0, 0, 1, 500000),
-            "string": "1.5",
-        },
-    ),
-    _avro(
-        "double",
-        0.1,
-        "0.1",
-        {
-            "float": 0.10000000149011612,
-            "double": 0.1,
-            "decimal(9, 2)": Decimal("0.10"),
-            **_moment(1970, 1, 1, 0, 0, 0, 100000),
-            "string": "0.1",
-        },
-    ),
-    _avro("string", "x", "x", {"string": "x"}),
-    _avro(
-        "string",
-        "2026-01-31",
-        "2026-01-31",
-        {"date": date(2026, 1, 31), **_moment(2026, 1, 31), "string": "2026-01-31"},
-    ),
-    _avro(
-        "bytes",
-        bytes(range(4)),
-        "00 01 02 03",
-        {"string": "\x00\x01\x02\x03", "fixed[4]": b"\x00\x01\x02\x03", "binary": b"\x00\x01\x02\x03"},
-    ),
+    *(_avro(kind, *same) for kind, _, *same in _BOTH),
     _avro(
         "fixed",
         b"\xff" * 4,
@@ -234,67 +245,12 @@ def _protobuf(kind: str, value: Any, shown: str, stored: Mapping[str, Any]) -> S
 
 
 PROTOBUF = (
-    _protobuf("bool", True, "true", {"boolean": True, "string": "true"}),
-    _protobuf(
-        "int32",
-        7,
-        "7",
-        {"int": 7, "long": 7, "float": 7.0, "double": 7.0, "decimal(9, 2)": Decimal("7.00"), "string": "7"},
-    ),
-    _protobuf(
-        "int64",
-        2**53 + 1,
-        "9007199254740993",
-        {
-            "long": 9007199254740993,
-            "float": 9007199254740992.0,
-            "double": 9007199254740992.0,
-            **_moment(2255, 6, 5, 23, 47, 34, 740993),
-            "string": "9007199254740993",
-        },
-    ),
+    *(_protobuf(kind, *same) for _, kind, *same in _BOTH),
     _protobuf(
         "uint64",
         2**64 - 1,
         "18446744073709551615",
         {"float": 1.8446744073709552e19, "double": 1.8446744073709552e19, "string": "18446744073709551615"},
-    ),
-    _protobuf(
-        "float",
-        1.5,
-        "1.5",
-        {
-            "float": 1.5,
-            "double": 1.5,
-            "decimal(9, 2)": Decimal("1.50"),
-            **_moment(1970, 1, 1, 0, 0, 1, 500000),
-            "string": "1.5",
-        },
-    ),
-    _protobuf(
-        "double",
-        0.1,
-        "0.1",
-        {
-            "float": 0.10000000149011612,
-            "double": 0.1,
-            "decimal(9, 2)": Decimal("0.10"),
-            **_moment(1970, 1, 1, 0, 0, 0, 100000),
-            "string": "0.1",
-        },
-    ),
-    _protobuf("string", "x", "x", {"string": "x"}),
-    _protobuf(
-        "string",
-        "2026-01-31",
-        "2026-01-31",
-        {"date": date(2026, 1, 31), **_moment(2026, 1, 31), "string": "2026-01-31"},
-    ),
-    _protobuf(
-        "bytes",
-        bytes(range(4)),
-        "00 01 02 03",
-        {"string": "\x00\x01\x02\x03", "fixed[4]": b"\x00\x01\x02\x03", "binary": b"\x00\x01\x02\x03"},
     ),
     _protobuf("enum", 1, "RED", {"string": "RED"}),
     _protobuf(

@@ -106,6 +106,15 @@ class Job:
         for shard in self.shards:
             command(shard, replicated(statement) if self.replicas else statement)
 
+    def create_for(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """A table for each kind of the topic's records, with these columns.  :meth:`check` looks at the first one."""
+        names = {kind: f"{DATABASE}.{kind}_{self.name.replace('-', '_')}" for kind in columns}
+        for kind, table in names.items():
+            how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
+            self.create(f"CREATE TABLE {table} ({columns[kind]}, {METADATA}) {how}")
+        self.tables[self.name] = next(iter(names.values()))
+        return names
+
     def everywhere(self, statement: str) -> None:
         """Run what replicas do not take from each other: on every shard and every replica."""
         for url in (*self.shards, *self.replicas):

@@ -12,7 +12,7 @@ from chsink.statemachine.records import StateKey
 from tests.integration.exits.commands import follow
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import DATABASE, METADATA, WINDOW, select
+from tests.support.job import select
 from tests.support.told import says
 
 pytestmark = pytest.mark.slow
@@ -23,11 +23,7 @@ pytestmark = pytest.mark.slow
 def test_the_change_is_undone_and_made_again(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ Each record is in the one table that it named when its batch landed."""
     job = make_job(partitions=1, table=False)
-    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
-    for table in names.values():
-        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
-    job.tables[job.name] = names["a"]
+    names = job.create_for({"a": "id Int64", "b": "id Int64"})
 
     def by(tables: dict[str, str]) -> dict[str, object]:
         return {"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": tables}}]}
@@ -60,11 +56,7 @@ def test_the_change_is_undone_and_made_again(make_job: MakeJob, spark: SparkSess
 def test_an_interrupted_recover_and_a_rename_that_is_undone(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ ``recover`` dies after its claim, which made a row of the renamed table: nothing was left to undo."""
     job = make_job(partitions=1, table=False)
-    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
-    for table in names.values():
-        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
-    job.tables[job.name] = names["a"]
+    names = job.create_for({"a": "id Int64", "b": "id Int64"})
     for first, (a, b) in enumerate([("a", "b"), ("b", "a")]):
         by = {"field": "$.t", "tables": {"a": names[a], "b": names[b]}}
         job.settings = {"route": [{"topic": job.name, "table_by": by}]}

@@ -20,7 +20,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.integration.job.test_dead_letters import BAD, make_letters
 from tests.support.doubt import forget_state, insert
-from tests.support.job import DATABASE, METADATA, WINDOW, Job, Row, command, select
+from tests.support.job import Job, Row, command, select
 from tests.support.kafka import Record, read_all
 
 pytestmark = pytest.mark.slow
@@ -172,11 +172,7 @@ def test_a_transform_that_makes_bad_records_good(make_job: MakeJob, spark: Spark
 def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ Records of other tables explain holes.  One table has no row yet: its records are before the other's last row."""
     job = make_job(partitions=1, table=False)
-    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in ("a", "b")}
-    for table in names.values():
-        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        job.create(f"CREATE TABLE {table} (id Int64, {METADATA}) {how}")
-    job.tables[job.name] = names["a"]
+    names = job.create_for({"a": "id Int64", "b": "id Int64"})
     job.settings = {"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": names}}]}
     values = [{"id": n, "t": "b" if n in (21, 25, 33) else "a"} for n in range(50)]
     job.send_values(0, values)

@@ -21,7 +21,7 @@ from chsink.verify.route import Selection
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.doubt import run
-from tests.support.job import DATABASE, METADATA, WINDOW, Job, command, select
+from tests.support.job import Job, command, select
 from tests.support.kafka import read_all
 from tests.support.told import says
 
@@ -37,11 +37,7 @@ UNKNOWN, MISFIT = {"id": 1, "type": "secret"}, {"id": 2, "type": "refund", "amou
 
 def make_tables(job: Job) -> Mapping[str, Any]:
     """The tables, and the settings that route the topic to them."""
-    names = {kind: f"{DATABASE}.{kind}_{job.name.replace('-', '_')}" for kind in SHAPES}
-    for kind, table in names.items():
-        how = f"ENGINE = MergeTree ORDER BY tuple() SETTINGS {WINDOW}"
-        job.create(f"CREATE TABLE {table} ({SHAPES[kind]}, {METADATA}) {how}")
-    job.tables[job.name] = names["orders"]
+    names = job.create_for(SHAPES)
     choice = {"field": "$.type", "tables": {"order": names["orders"], "refund": names["refunds"]}}
     return {
         "route": [

@@ -295,11 +295,16 @@ def test_several_fields_and_a_name_that_avro_does_not_take(open_catalog: Open) -
         assert now.scan(row_filter=equal("preis €", n)).to_arrow().num_rows == 1
 
 
-def test_many_values_in_one_range(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """⚑ W-3: no more than some files are open, and no more than some rows are held."""
-    table = made(
+def by_value(open_catalog: Open) -> Table:
+    """A table of numbers, partitioned by them."""
+    return made(
         open_catalog, Schema(NestedField(1, "c", LongType())), PartitionField(1, 1000, IdentityTransform(), "p")
     )
+
+
+def test_many_values_in_one_range(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ W-3: no more than some files are open, and no more than some rows are held."""
+    table = by_value(open_catalog)
     monkeypatch.setattr(files_module, "HELD_BYTES", 4_000)
     monkeypatch.setattr(files_module, "OPEN_FILES", 7)
     table.metadata.properties["write.parquet.row-group-size-bytes"] = "4000"
@@ -314,9 +319,7 @@ def test_many_values_in_one_range(open_catalog: Open, monkeypatch: pytest.Monkey
 
 def test_a_value_costs_memory_once_for_many_batches(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ W-3: each batch had a slice for each of its values: with 10,000 values, a worker's memory grew to a gigabyte."""
-    table = made(
-        open_catalog, Schema(NestedField(1, "c", LongType())), PartitionField(1, 1000, IdentityTransform(), "p")
-    )
+    table = by_value(open_catalog)
     monkeypatch.setattr(files_module, "SPLIT_BYTES", 8 * 400)
     writer = DataFiles(table.metadata, table.io, uuid4())
     for _ in range(30):
@@ -328,9 +331,7 @@ def test_a_value_costs_memory_once_for_many_batches(open_catalog: Open, monkeypa
 
 def test_a_few_rows_of_a_rare_value_keep_no_batches(open_catalog: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ W-3: each was a slice that kept its whole batch in memory, which nobody counted: it grew with the range."""
-    table = made(
-        open_catalog, Schema(NestedField(1, "c", LongType())), PartitionField(1, 1000, IdentityTransform(), "p")
-    )
+    table = by_value(open_catalog)
     monkeypatch.setattr(files_module, "SPLIT_BYTES", 80_000)
     monkeypatch.setattr(files_module, "HELD_BYTES", 400_000)
     table.metadata.properties["write.parquet.row-group-size-bytes"] = "160000"

@@ -10,6 +10,7 @@ import pytest
 
 from chsink.batch.model import PlannedBatch
 from chsink.errors import HaltError
+from chsink.kafka import sample
 from chsink.spark import opening, sink
 from chsink.spark.opening import never_read, nothing_waits
 from chsink.statemachine import writes
@@ -50,7 +51,8 @@ def test_kafka_holds_them_by_now() -> None:
 
 def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
     """Only of these a record can be read."""
-    monkeypatch.setattr(opening, "holding", lambda _config, ranges: (tp for tp in ranges if tp in parts))
+    for module in (opening, sample):
+        monkeypatch.setattr(module, "holding", lambda _config, ranges: (tp for tp in ranges if tp in parts))
 
 
 def test_what_cannot_be_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +92,7 @@ def test_what_kafka_deletes_during_the_question_may_have_been_read(monkeypatch: 
         yield from ()
 
     monkeypatch.setattr(opening, "read_records", lambda *_: {})
-    monkeypatch.setattr(opening, "holding", deleting)
+    monkeypatch.setattr(sample, "holding", deleting)
     config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
     kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, starts[0]), may_be_compacted=lambda _: False)
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)

@@ -1,0 +1,40 @@
+"""Long runs of the simulators: nothing breaks, and all that they have to reach is reached."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+
+
+STEPS = {"tests.sim": 1_000_000, "tests.mirror_sim": 500_000}
+
+
+@pytest.fixture(scope="module")
+def campaigns() -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """Both at once, in the time that the other files' services leave."""
+    running = {module: campaign(module, steps) for module, steps in STEPS.items()}
+    yield running
+    for process in running.values():
+        process.kill()
+        process.wait()
+
+
+def campaign(module: str, steps: int) -> subprocess.Popen[str]:
+    command = ["nice", sys.executable, "-m", module, "--seed", "1", "--steps", str(steps), "--expect-all"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.parametrize("module", STEPS)
+def test_a_long_campaign_breaks_nothing_and_reaches_everything(
+    campaigns: dict[str, subprocess.Popen[str]], module: str
+) -> None:
+    said, _ = campaigns[module].communicate()
+    assert campaigns[module].returncode == 0, said[-4000:]
+    assert "broken=0" in said
