@@ -51,6 +51,15 @@ class Announced:
     shards: int
 
 
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a person's command may do, and to which keys."""
+
+    keys: frozenset[str] = frozenset()
+    given_up: bool = False
+    letters_again: bool = True
+
+
 class Oracle:
     """Watches the target, the store and the halts of one world.  ``accepts``: whether a record has a row at all.
     ``shards_of``: how many shards the layout with a fingerprint has.
@@ -78,9 +87,7 @@ class Oracle:
         self.epochs: dict[str, int] = {}
         self.first_sent: dict[tuple[str, OffsetRange, str], int] = {}  # when a range was announced under its tokens
         self.given_up: list[tuple[TopicPartition, str | None, OffsetRange]] = []
-        self._consented: frozenset[str] = frozenset()
-        self._gives_up = False
-        self._delivers_again = True
+        self.consented = Consent()
 
     # --- people ---------------------------------------------------------------------------------------------------
 
@@ -92,12 +99,17 @@ class Oracle:
 
         ``letters_again``: dead letters of what is read again are delivered to a topic again.
         """
-        self._consented, self._gives_up = frozenset(map(str, keys)), given_up
-        self._delivers_again = letters_again
+        with self.under(Consent(frozenset(map(str, keys)), given_up, letters_again)):
+            yield
+
+    @contextmanager
+    def under(self, consent: Consent) -> Iterator[None]:
+        """Inside the block, what is stored is a person's; also a write that arrives after the command has ended."""
+        before, self.consented = self.consented, consent
         try:
             yield
         finally:
-            self._consented, self._gives_up = frozenset(), False
+            self.consented = before
 
     def letters_again(self, tp: TopicPartition, offsets: OffsetRange) -> None:
         """Dead letters of these offsets are delivered to the topic once more."""
@@ -224,7 +236,7 @@ class Oracle:
             read = [mark.at_s * 1000 for mark in record.seen.marks]  # before the record was written, and not at once
             first = min([self.kafka.hub.now, *read])
             self.first_sent.setdefault((new.key, record.range, record.life.nonce), first)
-        by_person = new.key in self._consented
+        by_person = new.key in self.consented.keys
         if before is not None:
             check_forward(before, record, new.key, by_person=by_person)
         _, topic, partition, table = new.key.split("/", 3)
@@ -232,13 +244,13 @@ class Oracle:
         new_tokens = before is not None and _tokens_of(before) != _tokens_of(record)
         if by_person and new_tokens:
             self.view_may_lack = {of for of in self.view_may_lack if of[0] != table or not self._is_of(of[1], tp)}
-        if by_person and self.letters_stay and self._delivers_again and before is not None:
+        if by_person and self.letters_stay and self.consented.letters_again and before is not None:
             self._letters_again(tp, before, record)
         if record.phase is Phase.BEFORE:
             said = Announced(record.life.topic_id, record.range, self.shards_of(record.sent.layout))
             self.announced.setdefault((topic, tp.partition), []).append(said)
         elif record.phase is Phase.AFTER and not _same_range(before, record):
-            if by_person and self._gives_up and before is not None:
+            if by_person and self.consented.given_up and before is not None:
                 self.given_up.append((tp, record.life.topic_id, before.range))
                 return
             rebuilt = by_person and _is_rebuilt(before, record)

@@ -128,6 +128,10 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             end_senders(world)
             for key, record in change.found.items():
                 complete_views(world, key.topic_partition, record.range)
+        if any("dependent views receive" in line for line in change.says):
+            for key, record in change.found.items():
+                for server in world.servers:
+                    server.remove_from_views(key.table, key.topic_partition, record.range)
         with world.oracle.consent(change.found, given_up=verdict == "lost"):
             carry_out(services.clickhouse, services.store, change, f"resolve --{verdict}")
         _done(world, f"resolve {verdict}", change)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from chsink.ports import Outcome, StoredRow, StoreUnavailable, Swap
 from tests.sim.hub import Hub
-from tests.sim.oracle import Oracle
+from tests.sim.oracle import Consent, Oracle
 
 TIMEOUT_S = 2.0
 LAGS, LAG_MS = 0.3, 3_000
@@ -153,12 +153,14 @@ class StoreClient:
 
     def _later(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int) -> None:
         self.store.under_way += 1
-        self.hub.after(self._delay(), lambda: self._arrive(apply, part, life))
+        consent = self.store.oracle.consented
+        self.hub.after(self._delay(), lambda: self._arrive(apply, part, life, consent))
 
-    def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int) -> None:
+    def _arrive(self, apply: Callable[[Sequence[T]], Outcome], part: Sequence[T], life: int, consent: Consent) -> None:
         self.store.under_way -= 1
         if life == self.store.lives:
-            self.hub.counts[f"outcome late write {apply(part)}"] += 1
+            with self.store.oracle.under(consent):
+                self.hub.counts[f"outcome late write {apply(part)}"] += 1
 
     def _delay(self) -> int:
         return int(self.hub.chance.random() ** 4 * 100_000)
