@@ -65,9 +65,9 @@ class Snap:
         return SimpleNamespace(additional_properties={**self.properties, **counts})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metadata:
-    """One version of a table."""
+    """One version of a table, itself only: another one with the same content is another version."""
 
     table_uuid: str
     properties: Mapping[str, str] = field(default_factory=dict)

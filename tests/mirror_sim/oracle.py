@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from chsink.mirror.events import CommitToTable, DataWritten
@@ -127,8 +128,9 @@ def manifests_stay(world: World, name: str) -> None:
             raise Violation("manifests_stay", f"{name}: {said}")
 
 
+@lru_cache(64)
 def chain_of(metadata: Metadata) -> Chain | None:
-    """As production code reads it."""
+    """As production code reads it.  At rest, each step asks for the same ones again."""
     reader = MirrorTable(cast("Any", None), "", replace(KEYS, branch=metadata.branch))
     table = cast("Any", type("Table", (), {"metadata": metadata}))
     return read_chain(reader._view(table)).chain
