@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-STEPS = {"tests.sim": 1_000_000, "tests.mirror_sim": 500_000}
+STEPS = {"tests.sim": 400_000, "tests.mirror_sim": 200_000}
+"""At least; they go on until everything is reached."""
 
 
 @pytest.fixture(scope="module")

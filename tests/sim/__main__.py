@@ -23,7 +23,7 @@ def main(runs: Runs, sections: Sequence[tuple[str, Sequence[str]]], enough_steps
     parser.add_argument("--seed", type=int, default=1, help="the first world's seed")
     parser.add_argument("--steps", type=int, default=enough_steps, help="steps of all worlds together")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many failing worlds")
-    parser.add_argument("--expect-all", action="store_true", help="fail when anything was not reached")
+    parser.add_argument("--expect-all", action="store_true", help="go on until all is reached, or fail")
     parser.add_argument("--no-shrink", action="store_true", help="print a failing world as it was found")
     parser.add_argument("--replay", help='a line "seed=… steps=… keep=…"')
     options = parser.parse_args()
@@ -31,7 +31,9 @@ def main(runs: Runs, sections: Sequence[tuple[str, Sequence[str]]], enough_steps
         return _replay(runs, options.replay)
     gc.set_threshold(*RARELY)
     began = time.perf_counter()
-    report = runs.campaign(options.seed, options.steps, max_failures=options.failures)
+    report = runs.campaign(
+        options.seed, options.steps, max_failures=options.failures, expect_all=options.expect_all
+    )
     _print(report, sections, time.perf_counter() - began)
     for failure in report.failures:
         sys.stdout.write(f"{failure if options.no_shrink else runs.shrink(failure)}\n")

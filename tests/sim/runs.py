@@ -15,6 +15,8 @@ from typing import Protocol
 from tests.sim.hub import Hub, Violation
 
 SHRINK_RUNS = 120
+LONGER = 3
+"""How many times as long a campaign may go on until it has reached everything."""
 
 
 class World(Protocol):
@@ -110,10 +112,14 @@ class Runs:
         done = min(steps, world.hub.steps)
         return world, Failure(seed, done, kept, invariant, what, names, self.program)
 
-    def campaign(self, first_seed: int, steps: int, *, max_failures: int = 1) -> Report:
-        """Worlds from ``first_seed`` on until so many steps are done, or enough worlds failed."""
+    def campaign(self, first_seed: int, steps: int, *, max_failures: int = 1, expect_all: bool = False) -> Report:
+        """Worlds from ``first_seed`` on until so many steps are done, or enough worlds failed.  With ``expect_all``, it
+        goes on until everything was reached, for up to :data:`LONGER` times as many steps.
+        """
         report, seed = self.report(), first_seed
-        while report.steps < steps and len(report.failures) < max_failures:
+        while len(report.failures) < max_failures and (
+            report.steps < steps or (expect_all and report.steps < steps * LONGER and report.missing())
+        ):
             self.add(report, seed)
             seed += 1
         return report
