@@ -65,7 +65,12 @@ COMMANDS = [
     "operator deletes",
 ]
 """What operators typed, and what refused it."""
-EXPECTED = [*CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, *COMMANDS, "world at rest"]
+ONCE_IN_A_MILLION = {"command recover --replace", "command CHS-331", "command CHS-320"}
+"""What a campaign need not reach, either: ``tests.sim.lost`` has worlds for the first two; the third refuses to decide
+about what another command has just settled.
+"""
+_ALL = [*CELLS, "cell cropped", *FAILPOINTS, *FAULTS, *OUTCOMES, *COMMANDS, "world at rest"]
+EXPECTED = [name for name in _ALL if name not in ONCE_IN_A_MILLION]
 SECTIONS = (
     ("decision table", [*CELLS, "cell cropped"]),
     ("failpoints", FAILPOINTS),

@@ -15,7 +15,7 @@ from typing import Protocol
 from tests.sim.hub import Hub, Violation
 
 SHRINK_RUNS = 120
-LONGER = 3
+LONGER = 4
 """How many times as long a campaign may go on until it has reached everything."""
 
 
