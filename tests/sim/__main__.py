@@ -31,9 +31,7 @@ def main(runs: Runs, sections: Sequence[tuple[str, Sequence[str]]], enough_steps
         return _replay(runs, options.replay)
     gc.set_threshold(*RARELY)
     began = time.perf_counter()
-    report = runs.campaign(
-        options.seed, options.steps, max_failures=options.failures, expect_all=options.expect_all
-    )
+    report = runs.campaign(options.seed, options.steps, max_failures=options.failures, expect_all=options.expect_all)
     _print(report, sections, time.perf_counter() - began)
     for failure in report.failures:
         sys.stdout.write(f"{failure if options.no_shrink else runs.shrink(failure)}\n")
