@@ -118,7 +118,7 @@ def carry_out(names: Names, rows: RowsRead) -> None:
                 shares = {tp: target.sharing[tp.topic] for tp in links if tp.topic in target.sharing}
                 stored = {tp: StoredShare(each, links[tp].until, chain.sequence) for tp, each in shares.items()}
                 after = replace(chain, links={**chain.links, **links})
-                done = target.table.decide(read, after, uuid.uuid4(), stored, by_rows=True)
+                done = target.table.decide(read, after, uuid.uuid4(), stored)
                 if done.outcome is not Outcome.APPLIED:
                     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=1, reason=done.reason)
 

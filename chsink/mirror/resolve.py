@@ -170,8 +170,7 @@ def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> R
         chain = replace(after.chain, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        by_rows = Because.ROWS in after.because.values()
-        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares, by_rows=by_rows)
+        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason
@@ -200,7 +199,7 @@ def _resolved(name: str, decision: MirrorDecision) -> tuple[TableRead, Resolved]
     target, logs = decision.tables[name], decision.logs[name]
     read = _there(name, target)
     units, (_, links, before) = _usable(decision.waiting, target, read), _known(read)
-    unknown = logs.keys() - (before if links is None else links).keys()
+    unknown = logs.keys() - (links or {}).keys()
     mine = {tp: replace(log, waiting=_starts(units, tp, log.topic_id)) for tp, log in logs.items()}
     for topic in {tp.topic for tp in unknown}:
         partitions = [tp.partition for tp in unknown if tp.topic == topic]
@@ -212,7 +211,8 @@ def _resolved(name: str, decision: MirrorDecision) -> tuple[TableRead, Resolved]
                 mine[tp] = replace(log, rows=all_tell[tp.partition])
             elif found:  # rows that do not tell may be of any record that was handed over
                 at = log.end if log.committed is None else log.committed
-                mine[tp] = replace(log, rows=found, least=max(log.least, at))
+                told = links is None and tp in before  # how far the table has come
+                mine[tp] = replace(log, rows=found, least=log.least if told else max(log.least, at))
     after = resolved(read.view, mine, decision.choice)
     if after is None:
         raise halts.MIRROR_ROWS_UNKNOWN(table=name)

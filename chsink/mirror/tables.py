@@ -369,12 +369,10 @@ class MirrorTable:
         chain: Chain,
         commit_id: uuid.UUID,
         shares: Mapping[TopicPartition, StoredShare] = MappingProxyType({}),
-        *,
-        by_rows: bool = False,
     ) -> Committed:
         """Commit the chain that a person decided on, and how the table shares topics.  The chain has every
-        topic-partition, so stored origins are removed.  ``by_rows``: the chain counts rows that no snapshot of the
-        mirror has, so it gets one, without files: its absence shows that they were rolled back.
+        topic-partition, so stored origins are removed.  A table with snapshots gets one more, without files: if
+        it is missing later, somebody has set the table to another one.
         """
         properties = read.table.metadata.properties
         # a backfill was asked for by the chain that was lost
@@ -385,7 +383,7 @@ class MirrorTable:
             if tp in chain.links and share.since > chain.links[tp].until
         } | dict(shares)
         updates: tuple[TableUpdate, ...] = (SetPropertiesUpdate(updates=self._shared(back)),) if back else ()
-        appends = by_rows and read.view.head is not None
+        appends = read.view.head is not None
         removed += [] if appends else self.keys.origins(properties)
         updates += (RemovePropertiesUpdate(removals=removed),) if removed else ()
         if appends:

@@ -3,7 +3,8 @@
 ``REREAD`` keeps the records that the table is known to hold, and reads the rest again as far as Kafka holds it.
 ``SKIP`` continues after all offsets that the table ever held, and gives up those that it now lacks.  Neither lands a
 record twice: ``REREAD`` begins where the table's own snapshots end, and is refused if they do not tell; ``SKIP`` begins
-after everything that landed.
+after everything that landed, and so after the last row where no own snapshot speaks: a table may be set to a snapshot
+that holds more than its chain says.
 
 A table that lost its chain has no choice but ``SKIP``.  So if rows tell which offsets it holds, it gives up only what
 lies below the last row of a topic-partition: one without a row is read from the first record on.
@@ -47,9 +48,9 @@ class Log:
     """What Kafka says of a topic-partition, and what else bears on one table's decision.
 
     ``committed`` is the group's offset.  ``waiting`` are the starts of the table's units on the control topic.
-    ``rows`` are the offsets that have a row, ranges that ascend and lie apart: for a topic-partition that the chain
-    lacks, None if rows do not tell.  ``least`` is where ``SKIP`` continues at least, ``sharing`` what the table stores:
-    see :func:`together`.
+    ``rows`` are the offsets that have a row, ranges that ascend and lie apart: for a topic-partition that the table is
+    not known to hold (:func:`held`), None if rows do not tell.  ``least`` is where ``SKIP`` continues at least,
+    ``sharing`` what the table stores: see :func:`together`.
     """
 
     topic_id: str
@@ -174,11 +175,12 @@ def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[B
     """Continue after all that the table held or holds, by its chain or else its rows; if it never held a record, after
     all that was handed over.  ``unsure``: it may hold rows that neither shows; nobody lands what comes before them.
     """
-    found = [OffsetRange(link.origin, link.until) for link in mine] or log.rows or ()
-    if found:
+    links, rows = [OffsetRange(link.origin, link.until) for link in mine], log.rows or ()
+    if found := links or rows:
         end = max(each.end for each in found)
-        at = min(_from(max(end, log.least), log), log.end)
-        why = Because.SHRANK if end > log.end else Because.CHAIN if mine else Because.ROWS
+        last = rows[-1].end if rows and rows[-1].end <= log.end else 0  # else rows are of an earlier topic
+        at = min(_from(max(end, last, log.least), log), log.end)
+        why = Because.SHRANK if end > log.end else Because.CHAIN if links and last <= end else Because.ROWS
         return why, Link(log.topic_id, min(at, *(each.start for each in found)), at)
     at = max(log.end if log.committed is None else log.committed, log.least)
     if unsure and log.rows is None:

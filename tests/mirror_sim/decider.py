@@ -2,7 +2,7 @@
 
 In a world with such a person, a halt about tables is resolved and the mirror is started again; all but the rows may be
 lost at any time.  The person's command may be killed anywhere: it is run again.  After it, before the mirror starts, a
-table may be set to any older snapshot, as engines do that let people choose one.
+table may be set to any other snapshot, as engines do that let people choose one: an older one, or one beside it.
 
 Worlds whose topics are shared, or whose mirror commits to a branch, have none.  All of it is drawn from a source of its
 own and numbered apart, as in :mod:`branches`.
@@ -190,15 +190,14 @@ class Decider:
 
 
 def roll_back(world: World, after: str, faults: OwnFaults) -> None:
-    """Perhaps make any older snapshot of a table its current one, after this has happened to the table."""
+    """Perhaps make any other snapshot of a table its current one, after this has happened to the table."""
     if not faults.fault(ROLLED_BACK, 0.5):
         return
     name = faults.chance.choice(sorted(world.catalog.tables))
     table = world.catalog.tables[name]
-    head = 0 if table.head is None else table.snaps[table.head].sequence_number
-    older = sorted(snap.snapshot_id for snap in table.snapshots if snap.sequence_number < head)
-    if older and table.branch == MAIN_BRANCH:
-        world.catalog.set_head(name, faults.chance.choice(older))
+    others = sorted(table.snaps.keys() - {table.head})
+    if others and table.branch == MAIN_BRANCH:
+        world.catalog.set_head(name, faults.chance.choice(others))
         world.reasons.add("rolled back")
         world.hub.counts[f"outcome rolled back after {after}"] += 1
 

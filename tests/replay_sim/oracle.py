@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tests.sim.clickhouse import LETTERS
 from tests.sim.hub import Violation
+from tests.sim.oracle import Consent
 
 INVARIANTS = ("at_most_once", "mark_means_row", "token_is_content", "complete_at_rest", "halt_justified", "progress")
 
@@ -18,6 +20,7 @@ class Oracle:
     def __init__(self) -> None:
         self.rows: Counter[tuple[str, int]] = Counter()
         self.marks: set[tuple[str, int]] = set()
+        self.consented = Consent()
 
     def inserted(self, name: str, _topic: str, uids: Iterable[int], _shard: int) -> None:
         """Rows of a target table, or marks in the table of dead letters."""
@@ -52,6 +55,10 @@ class Oracle:
 
     def stored(self, _before: Any, _row: Any) -> None:
         """State is not checked: the rows that land are."""
+
+    def under(self, _consent: Consent) -> AbstractContextManager[None]:
+        """Whose command a write is of says nothing here."""
+        return nullcontext()
 
     def fed(self, _name: str, _uids: Iterable[int]) -> None:
         """Views: none."""

@@ -15,13 +15,15 @@ from pyiceberg.types import LongType, NestedField
 from chsink.errors import ChsinkError, HaltError
 from chsink.mirror.opening import OpenMirror
 from chsink.mirror.resolve import carry_out, decide
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.task import Share
 from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
-from tests.integration.mirror.bench import SCHEMA
+from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow
 from tests.integration.mirror.conftest import MakeBench
-from tests.integration.mirror.test_recover import chsink, lose
+from tests.integration.mirror.test_recover import chsink, lose, recovered
 from tests.integration.mirror.test_table_by import job_of, mirror_of, offsets, running, send
 from tests.support.job import eventually
 
@@ -73,6 +75,100 @@ def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
     later = bench.coordinator()
     bench.hand_over(*bench.produce([4], 1), 1)
     bench.round(later)
+    assert bench.landed() == bench.sent()
+
+
+def test_a_table_whose_chain_was_set_back_and_that_was_set_to_a_snapshot_beside_its_history(
+    make_bench: MakeBench,
+) -> None:
+    """⚑ ``--skip`` continued where the chain ended, and the rows behind that landed again."""
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    lose(bench)
+    table = bench.catalog().load_table("shop.orders")
+    whole = table.current_snapshot()
+    assert whole is not None
+    table.delete("id = 3")
+    assert recovered(bench)[0]["continues_at"] == 2
+    set_to(bench, whole.snapshot_id)
+    refused = chsink(bench, "resolve", "shop.orders", "--reread", "--yes")
+    assert refused.exit_code == 2 and "CHS-348" in refused.output
+    shown = chsink(bench, "resolve", "shop.orders", "--skip", "--yes", "--json")
+    [change] = json.loads(shown.stdout)["changes"]
+    assert (change["held_until"], change["continues_at"], change["because"]) == (2, 3, "its last row")
+    lands_from(bench, 2)
+
+
+def test_a_table_that_is_set_to_a_newer_snapshot_after_reread(make_bench: MakeBench) -> None:
+    """⚑ The snapshot was newer than the one that the chain named, and the one between had expired: nobody noticed, and
+    the records that it held landed again.
+    """
+    bench = make_bench()
+    first = bench.coordinator()
+    for some in ([1, 2], [3]):
+        bench.hand_over(*bench.produce(some))
+        bench.round(first)
+    stop(bench)
+    table = bench.catalog().load_table("shop.orders")
+    table.overwrite(table.scan().to_arrow())
+    older, between, *_, compacted = (snapshot.snapshot_id for snapshot in table.snapshots())
+    set_to(bench, older)
+    bench.resolve(TableVerdict.REREAD)
+    table.refresh().maintenance.expire_snapshots().by_ids([between]).commit()
+    set_to(bench, compacted)
+    is_rolled_back(bench)
+    bench.resolve(TableVerdict.SKIP)
+    lands_from(bench, 2)
+
+
+@pytest.mark.soak
+def test_a_table_that_is_rolled_back_after_skip(make_bench: MakeBench) -> None:
+    """⚑ The chain that was stored named no snapshot, so nobody noticed that records were gone."""
+    bench = make_bench()
+    first = bench.coordinator()
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    bench.round(first)
+    lose(bench)
+    table = bench.catalog().load_table("shop.orders")
+    last = table.scan(row_filter="id = 3").to_arrow()
+    table.delete("id = 3")
+    fewer = table.metadata.current_snapshot_id
+    table.append(last)
+    whole = table.metadata.current_snapshot_id
+    assert fewer is not None and whole is not None
+    recovered(bench)
+    for snapshot in (whole, fewer):
+        set_to(bench, snapshot)
+        is_rolled_back(bench)
+        decision = bench.resolve(TableVerdict.SKIP)
+    assert [change.as_dict()["given_up"] for change in decision.changes] == ["[2, 3)"]
+
+
+def stop(bench: Bench) -> None:
+    for coordinator in bench.coordinators:
+        coordinator.close()
+    bench.coordinators.clear()
+
+
+def set_to(bench: Bench, snapshot: int) -> None:
+    """As engines do: to any snapshot."""
+    bench.catalog().load_table("shop.orders").manage_snapshots().set_current_snapshot(snapshot).commit()
+
+
+def is_rolled_back(bench: Bench) -> None:
+    with pytest.raises(Halted) as halted:
+        bench.coordinator()
+    assert halted.value.why is CommitHalt.ROLLED_BACK
+    stop(bench)
+
+
+def lands_from(bench: Bench, start: int) -> None:
+    """The mirror reads from there on, and every record is in the table once."""
+    later = bench.coordinator()
+    bench.hand_over(start, bench.produce([100])[1])
+    bench.rounds(later, 2)
     assert bench.landed() == bench.sent()
 
 

@@ -103,6 +103,32 @@ def test_rows_that_nobody_speaks_of(found: TableView) -> None:
     assert links[TP].until == (9 if found.stored else 12)
 
 
+@pytest.mark.parametrize(
+    ("rows", "until", "because"),
+    [
+        ([OffsetRange(2, 12)], 12, Because.ROWS),
+        ([OffsetRange(2, 5)], 9, Because.CHAIN),
+        ([OffsetRange(2, 30)], 9, Because.CHAIN),  # of an earlier topic: no log ends before what the chain says
+    ],
+)
+@pytest.mark.parametrize(
+    "found",
+    [
+        view(Snapshot(7, 1), stored=chain(9, 2, 2)),
+        view(Snapshot(7, 1), stored=chain(9, 2, 2), cut=True),
+        view(Snapshot(3, 3), FIRST, stored=chain(9, 2, 2)),
+    ],
+    ids=["no own snapshot", "history is cut", "written after the rollback"],
+)
+def test_rows_behind_what_the_table_remembers(
+    found: TableView, rows: list[OffsetRange], until: int, because: Because
+) -> None:
+    """⚑ The chain was set back, and then the table to a snapshot beside its history: the rows there landed again."""
+    decided = of(found, TableVerdict.SKIP, rows=rows)
+    assert decided.chain.links == {TP: Link("id", 2, until)} and decided.because == {TP: because}
+    assert not decided.group and not decided.forget
+
+
 @pytest.mark.parametrize(("choice", "until"), [(TableVerdict.REREAD, 2), (TableVerdict.SKIP, 9)])
 def test_a_table_that_was_created_again_with_the_properties_of_the_earlier_one(
     choice: TableVerdict, until: int
