@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import Final
@@ -12,17 +12,25 @@ from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import RoutedTable, ShardTable
-from chsink.clickhouse.table import TargetTable, read_table, read_tables
+from chsink.clickhouse.table import (
+    TargetTable,
+    in_keeper,
+    read_settings,
+    read_table,
+    read_tables,
+    remembering_least,
+)
 from chsink.clickhouse.window import DedupWindow
 from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
-from chsink.ports import Clock, Replicas
+from chsink.ports import Clock, Replicas, Unanswered
 from chsink.refusals import asking_target
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
 
+Described = Mapping[TableName, TargetTable]
 WHOLE_TABLE_S: Final = 3_600.0
 """How long a statement may take that reads a whole table."""
 
@@ -37,7 +45,9 @@ class Cluster:
         self.clock = clock
         self._connections = connections
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
-        self._tables: dict[ClickHouseClient, dict[TableName, TargetTable]] = {}
+        self._tables: dict[ClickHouseClient, Described] = {}
+        self.away: set[str] = set()
+        """URLs of replicas that did not answer: nobody waits for them a second time."""
 
     def anew(self, config: Config) -> Cluster:
         """The same servers, whose tables may have been altered.  ``config`` differs in its routes only."""
@@ -89,7 +99,7 @@ class Cluster:
     def on_first_endpoint(self, name: TableName) -> ShardTable:
         """A table as the first endpoint describes it now."""
         with asking_target():
-            table = read_table(self.clients[0], name.database, name.table)
+            table = self._read_now(self.clients[0], name.database, name.table)
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
 
     def described(self, route: Route) -> RoutedTable:
@@ -102,16 +112,35 @@ class Cluster:
 
     def target(self, route: Route) -> RoutedTable:
         """The route's table, as each shard describes it now."""
-        return self._target(route, read_table)
+        return self._target(route, self._read_now)
+
+    def _read_now(self, client: Replicas, database: str, name: str) -> TargetTable:
+        table = read_table(client, database, name)
+        return self._remembering(client, {table.at: table})[table.at]
+
+    def _remembering(
+        self, client: Replicas, tables: Mapping[TableName, TargetTable]
+    ) -> Mapping[TableName, TargetTable]:
+        """The tables with the least that any replica remembers, of those that answer."""
+        kept = {each.at: each for table in tables.values() for each in table.with_fed if in_keeper(each.engine)}
+        replicas = client.each_replica() if kept else ()
+        for replica in replicas if len(replicas) > 1 else ():
+            if replica.url not in self.away:
+                try:
+                    theirs = read_settings(replica.once(), kept.values())
+                    tables = {at: remembering_least(table, theirs) for at, table in tables.items()}
+                except Unanswered:
+                    self.away.add(replica.url)
+        return tables
 
     def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:
         """The table, read together with all others of the server: hundreds of routes cost a few queries."""
         if client not in self._tables:
             places = [zip(self.clients, self._places(route), strict=True) for route in self.config.routes]
             wanted = {place for of_route in places for at, place in of_route if at is client}
-            self._tables[client] = read_tables(client, wanted)
+            self._tables[client] = self._remembering(client, read_tables(client, wanted))
         found = self._tables[client].get(TableName(database, name))
-        return read_table(client, database, name) if found is None else found
+        return self._read_now(client, database, name) if found is None else found
 
     def _target(self, route: Route, read: Callable[[ClickHouseClient, str, str], TargetTable]) -> RoutedTable:
         name, endpoints = self.config.table_of(route), self.config.clickhouse.endpoints
@@ -176,7 +205,7 @@ class Cluster:
             name = parse_table(table)
             clients = [(left(shard.replicas), shard) for shard in listed]
             return tuple(
-                ShardTable(client, read_table(client, shard.database or name.database, name.table), shard.replicas)
+                ShardTable(client, self._read_now(client, shard.database or name.database, name.table), shard.replicas)
                 for client, shard in clients
             )
 

@@ -116,11 +116,14 @@ def why_altered(client: Queries, table: TargetTable) -> str | None:
     """Why a token may be gone, or is not asked for, although few blocks came: ClickHouse drops tokens at once when the
     window is lowered.
     """
-    return next(filter(None, (_why_altered(client, each) for each in table.with_fed)), None)
+    settings = read_settings(client, table.with_fed)
+    if any(each.at not in settings for each in table.with_fed):
+        raise preflight.TABLE_CHANGED(table=table.canonical, url=client.url)
+    return next(filter(None, (_why_altered(each, settings[each.at]) for each in table.with_fed)), None)
 
 
-def _why_altered(client: Queries, table: TargetTable) -> str | None:
-    now, name = replace(table, merge_tree=read_settings(client, table)), table.canonical
+def _why_altered(table: TargetTable, settings: Mapping[str, str]) -> str | None:
+    now, name = replace(table, merge_tree=settings), table.canonical
     if now.queues_inserts:
         return f"{name} was set to async_insert = 1"
     if now.window_blocks < table.window_blocks:

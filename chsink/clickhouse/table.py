@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from chsink.clickhouse.definition import Ttl, has_projections, own_settings, ttl_of
 from chsink.clickhouse.describe import TableFacts, in_groups, named, read_facts
@@ -24,10 +24,10 @@ THE_TABLE = "FROM system.tables WHERE database = {database:String} AND name = {n
 class TargetTable:
     """One table on one endpoint.
 
-    ``identity`` differs for a table of the same name that was dropped and recreated.  ``merge_tree`` holds the
-    effective MergeTree settings that matter here, ``definition`` is a digest of the whole; a ``projected`` table has
-    projections.  All are the same on every replica.  ``feeds`` are the tables that its views fill and that deduplicate,
-    too: they get each of its blocks.
+    ``identity`` differs for a table of the same name that was dropped and recreated.  ``definition`` is a digest of the
+    whole; a ``projected`` table has projections.  All this is the same on every replica.  ``merge_tree`` holds the
+    effective MergeTree settings that matter here (:func:`remembering_least`).  ``feeds`` are the tables that its views
+    fill and that deduplicate, too: they get each of its blocks.
     """
 
     database: str
@@ -164,11 +164,28 @@ def read_columns(client: Queries, database: str, name: str) -> tuple[Column, ...
     return _columns(client, [at]).get(at, ())
 
 
-def read_settings(client: Queries, table: TargetTable) -> dict[str, str]:
-    """What ``table.merge_tree`` would be now; for a table that is gone, the server's defaults."""
-    rows = client.query(f"SELECT engine_full {THE_TABLE}", {"database": table.database, "name": table.name})
-    defaults = _server_settings(client, replicated=in_keeper(table.engine))
-    return _effective_settings(defaults, str(rows[0][0]) if rows else "")
+def read_settings(client: Queries, tables: Iterable[TargetTable]) -> dict[TableName, dict[str, str]]:
+    """What ``merge_tree`` would be now, of each table that is there."""
+    kept = {table.at: in_keeper(table.engine) for table in tables}
+    defaults = {kind: _server_settings(client, replicated=kind) for kind in sorted({*kept.values()})}
+    rows = [
+        (TableName(database, name), engine_full)
+        for group in in_groups(kept)
+        for database, name, engine_full in client.query(
+            f"SELECT database, name, engine_full FROM system.tables WHERE {named(group, 'name')}"
+        )
+    ]
+    return {at: _effective_settings(defaults[kept[at]], engine_full) for at, engine_full in rows if at in kept}
+
+
+def remembering_least(table: TargetTable, settings: Mapping[TableName, Mapping[str, str]]) -> TargetTable:
+    """The table, and those that it feeds, as they are remembered where another replica has these settings: each replica
+    removes tokens of all.  One that does not deduplicate at all is refused elsewhere (CHS-210).
+    """
+    feeds = tuple(remembering_least(each, settings) for each in table.feeds)
+    theirs = settings.get(table.at, {})
+    least = {s: str(min(int(table.merge_tree[s]), int(theirs[s]))) for s in WINDOW if int(theirs.get(WINDOW[0], 0))}
+    return replace(table, feeds=feeds, merge_tree={**table.merge_tree, **least})
 
 
 def _columns(client: Queries, names: Collection[TableName]) -> dict[TableName, tuple[Column, ...]]:
@@ -206,12 +223,8 @@ def _described(
     )
 
 
-SETTINGS = (
-    "async_insert",
-    "non_replicated_deduplication_window",
-    "replicated_deduplication_window",
-    "replicated_deduplication_window_seconds",
-)
+WINDOW: Final = ("replicated_deduplication_window", "replicated_deduplication_window_seconds")
+SETTINGS: Final = ("async_insert", "non_replicated_deduplication_window", *WINDOW)
 
 
 def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:

@@ -589,7 +589,7 @@ ADD_NOT_GRANTED = preflight(
 WINDOW_TOO_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
-    "raise replicated_deduplication_window_seconds, or lower clickhouse.insert_timeout_s",
+    "raise replicated_deduplication_window_seconds on each replica, or lower clickhouse.insert_timeout_s",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
 )
@@ -602,8 +602,8 @@ WINDOW_SHORT = preflight(
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
-    "{table} at {url} remembers {theirs}, less than the replica in use ({blocks} blocks for {window} s), and each "
-    "replica removes tokens of all",
+    "{table} at {url} remembers {theirs}, less than another replica, and each replica removes tokens of all: chsink "
+    "counts with the least, {least}",
     "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )

@@ -246,22 +246,33 @@ def test_how_long_a_table_remembers_tokens(bench: Bench) -> None:
     eventually("the windows", lambda: bench.doctor("clickhouse.retry_for_s=4000") == [])
 
 
-def test_a_replica_that_forgets_sooner(bench: Bench) -> None:
-    """⚑ Settings are each replica's own, and it removes tokens of all: those that the replica in use seems to remember."""
+def test_replicas_with_windows_of_their_own(bench: Bench) -> None:
+    """⚑ Settings are each replica's own, and it removes tokens of all: the least counts.  Replicas of two versions of
+    ClickHouse may each remember less than the other.
+    """
+    blocks, seconds = "replicated_deduplication_window", "replicated_deduplication_window_seconds"
     for table in ("t", "dead"):
-        alter = f"ALTER TABLE {bench.database}.{table} MODIFY SETTING"
-        command(
-            bench.urls[1], f"{alter} replicated_deduplication_window = 9, replicated_deduplication_window_seconds = 60"
-        )
-    found = bench.doctor()
-    assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "error")] * 2
-    at = f"{bench.database}.t at {bench.urls[1]}"
-    assert found[0]["sentence"].startswith(
-        f"{at} remembers 9 blocks for 60 s, less than the replica in use (10000 blocks"
-    )
-    for one in found:
-        command(bench.urls[1], one["fix"].removeprefix("on this server, run ").partition(";")[0])
-    assert bench.doctor() == []
+        for url, setting in zip(bench.urls, (f"{blocks} = 20", f"{seconds} = 300"), strict=True):
+            command(url, f"ALTER TABLE {bench.database}.{table} MODIFY SETTING {setting}")
+    found = bench.doctor("clickhouse.retry_for_s=1")
+    assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "warning")] * 4
+    for one, url, theirs in zip(found, bench.urls, ("20 blocks for 3600 s", "10000 blocks for 300 s"), strict=False):
+        assert one["sentence"].startswith(f"{bench.database}.t at {url} remembers {theirs}, less than another replica")
+        assert one["sentence"].endswith("with the least, 20 blocks for 300 s")
+    [short, _] = [one for one in bench.doctor("clickhouse.insert_timeout_s=299") if one["severity"] == "error"]
+    assert "remembers a deduplication token for 300 s, but an insert and the margin take 329 s" in short["sentence"]
+    for one, url in zip(found, [*bench.urls, *bench.urls], strict=True):
+        command(url, one["fix"].removeprefix("on this server, run ").partition(";")[0])
+    assert bench.doctor("clickhouse.retry_for_s=1") == []
+
+
+def test_a_replica_that_remembers_nothing(bench: Bench) -> None:
+    """⚑ It takes inserts twice, and removes what the other one remembers."""
+    setting = "MODIFY SETTING replicated_deduplication_window"
+    command(bench.urls[1], f"ALTER TABLE {bench.database}.t {setting} = 0")
+    [found] = bench.doctor()
+    assert (found["id"], found["severity"]) == ("CHS-210", "error")
+    assert found["sentence"].startswith(f"{bench.database}.t at {bench.urls[1]} does not deduplicate inserts")
 
 
 def test_a_view_whose_table_forgets_sooner(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from chsink.errors import PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob
+from tests.integration.job.faults import Failpoints
 from tests.support.job import DATABASE, command, select
 from tests.support.replicas.tables import CLUSTER
 
@@ -34,6 +35,25 @@ def test_servers_that_share_no_table_are_refused(make_job: MakeJob, spark: Spark
     job.send(0, 5)
     with pytest.raises(PreflightError, match="CHS-207.* is not one table on its replicas"):
         job.drain(spark)
+
+
+def test_a_replica_that_forgets_sooner_bounds_a_round(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ It removes the tokens that the replica in use would keep: the job starts, and counts with the least window.  Nine
+    blocks are surely remembered, so a round has four chunks of ten offsets.
+    """
+    job = make_job(partitions=1)
+    job.send(0, 100)
+    table, (other,) = job.tables[job.topic], job.replicas
+    command(other, f"ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = 10")
+    failpoints.arm("driver.after_after=fail@2")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    assert job.phases() == {0: ("AFTER", 40, 80)}
+    job.drain(spark)
+    job.check()
 
 
 @pytest.mark.soak

@@ -116,8 +116,8 @@ def answer(server: Server, sql: str, said: Mapping[str, Any], *, lags: bool = Fa
         server.hub.counts["outcome replica lagged"] += bool(waiting)
         return [(0, table.blocks, table.blocks + 1, waiting, 0, 2)]
     if "engine_full" in sql:
-        _, kind = _kind(server, f"{said['database']}.{said['name']}")
-        return [] if kind is None else [(_engine_full(kind),)]
+        kinds = ((name, _kind(server, name)[1]) for name in named(sql))
+        return [(*name.split(".", 1), _engine_full(kind)) for name, kind in kinds if kind is not None]
     if "name" in said:
         table = server.tables[f"{said['database']}.{said['name']}"]
         if "dependencies_table" in sql:

@@ -18,7 +18,15 @@ from chsink.clickhouse.checks.existing_rows import existing_rows_findings
 from chsink.clickhouse.checks.hashes import hash_findings
 from chsink.clickhouse.checks.letters import letters_findings
 from chsink.clickhouse.checks.records import in_doubt_findings, layout_findings
-from chsink.clickhouse.checks.replicas import Status, log_end, memory_findings, replica_findings, status, together
+from chsink.clickhouse.checks.replicas import (
+    Status,
+    forgetting,
+    log_end,
+    memory_findings,
+    replica_findings,
+    status,
+    together,
+)
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
 from chsink.clickhouse.checks.views import attached, view_findings
@@ -58,7 +66,7 @@ class ClickHouseChecks:
         self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
-        self._away: set[str] = set()
+        self._away = cluster.away
         self._heard: set[str] = set()
 
     def servers(self) -> Iterator[Finding]:
@@ -239,6 +247,7 @@ class ClickHouseChecks:
         own_quorum = self._config.clickhouse.settings.get("insert_quorum")
         quorum = self._setting(shard.client, "insert_quorum") if own_quorum is None else str(own_quorum)
         if seen:
+            yield from forgetting(table, [clients[url] for url in seen])
             yield from together(table, seen, quorum, all_answer=self._away.isdisjoint(shard.replicas))
         paths = {url: "" if answer is None else answer.path for url, answer in answers.items() if url not in self._away}
         total = max((one.total for one in seen.values()), default=1)

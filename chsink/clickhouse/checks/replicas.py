@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from chsink.clickhouse.checks.rules import memory
-from chsink.clickhouse.table import TargetTable, read_settings
+from chsink.clickhouse.table import WINDOW, TargetTable, read_settings
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.ports import Clock, Queries
@@ -64,7 +64,7 @@ def log_end(seen: Iterable[Status]) -> int:
 
 
 def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> Iterator[Finding]:
-    """What is wrong with one replica; ``end``: :func:`log_end`.  ``table`` is as the replica in use has it."""
+    """What is wrong with one replica; ``end``: :func:`log_end`."""
     at = {"table": table.canonical, "url": client.url}
     if seen.readonly or seen.session_expired:
         why = "it has no session with its Keeper" if seen.session_expired else "it is read-only"
@@ -75,10 +75,6 @@ def replica_findings(client: Queries, table: TargetTable, seen: Status, end: int
         yield found(Severity.WARNING, preflight.REPLICA_STANDS, **at, entries=end - seen.log_pointer)
     if seen.lost_parts:
         yield found(Severity.WARNING, preflight.REPLICA_LOST_PARTS, **at, parts=seen.lost_parts)
-    own = replace(table, merge_tree=read_settings(client, table))  # each replica has settings of its own
-    if own.window_blocks < table.window_blocks or (own.window_s or 0) < (table.window_s or 0):
-        said = at | {"blocks": table.window_blocks, "window": table.window_s}
-        yield found(Severity.ERROR, preflight.REPLICA_FORGETS, **said, theirs=memory(own.window_blocks, own.window_s))
 
 
 def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, clock: Clock) -> bool:
@@ -90,6 +86,21 @@ def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, cloc
         clock.sleep(PAUSE_S)
         now = status(client, table)
     return False
+
+
+def forgetting(table: TargetTable, clients: Iterable[Queries]) -> Iterator[Finding]:
+    """Replicas that remember less than another one.  Each has settings of its own, and removes tokens of all."""
+    read = ((client.url, read_settings(client, [table]).get(table.at)) for client in clients)
+    theirs = {url: replace(table, merge_tree=settings) for url, settings in read if settings is not None}
+    blocks, seconds = [own.window_blocks for own in theirs.values()], [own.window_s or 0 for own in theirs.values()]
+    for url, own in theirs.items():
+        at = {"table": table.canonical, "url": url}
+        if own.window_blocks == 0 < table.window_blocks:
+            yield found(Severity.ERROR, preflight.NO_DEDUPLICATION, **at, setting=WINDOW[0])
+        elif own.window_blocks < max(blocks) or (own.window_s or 0) < max(seconds):
+            said = {"theirs": memory(own.window_blocks, own.window_s), "least": memory(min(blocks), min(seconds))}
+            most = {"blocks": max(blocks), "window": max(seconds)}
+            yield found(Severity.WARNING, preflight.REPLICA_FORGETS, **at, **said, **most)
 
 
 def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, all_answer: bool) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ def view_findings(
 
 def attached(client: Queries, table: TargetTable) -> Dependents:
     """Everything behind the table, also behind the tables that its views fill."""
-    behind = Dependents()
+    behind, fed = Dependents(), {each.at: each for each in table.feeds}
     waiting, seen = [(table.at, 0)], {table.at}
     while waiting:
         source, depth = waiting.pop()
@@ -54,7 +54,7 @@ def attached(client: Queries, table: TargetTable) -> Dependents:
             if engine != "MaterializedView":
                 continue
             fills = filled_by(view, ddl, uuid)
-            described = _described(client, fills)
+            described = fed.get(fills) or _described(client, fills)
             if described is None:
                 behind.unseen.append(fills)
                 continue

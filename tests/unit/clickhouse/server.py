@@ -104,8 +104,8 @@ class Server(OneServer):
         if "NOT is_done" in sql:
             unfinished = self.deleting.pop(0) if self.deleting[1:] else sum(self.deleting)
             return [(f"mutation_{n}.txt", self.fails) for n in range(unfinished)]
-        if sql.startswith("SELECT engine_full"):
-            return [("MergeTree ORDER BY n",)]
+        if "engine_full" in sql:
+            return [(*name, "MergeTree ORDER BY n") for name in self._named(sql)]
         if "merge_tree_settings" in sql:
             return list(table().merge_tree.items())
         if "dependencies_table)" in sql and "sipHash128" not in sql:
