@@ -21,13 +21,13 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
+from chsink.kafka.idle import POLL_S, Idle
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 PART_RECORDS: Final = 50_000
 PART_BYTES: Final = 16 << 20
-POLL_S: Final = 0.1
 MOST_AT_ONCE: Final = 5_000
 FETCH_KBYTES: Final = 16_384
 """How much the client reads ahead."""
@@ -71,7 +71,7 @@ class ExactReader:
 
     ``log_start`` says where a partition's log starts now.
 
-    Each wait for a record is bounded by ``timeout_s``.
+    Each wait for a record is bounded by ``timeout_s`` in which nothing is read.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ExactReader:
         timeout_s: float,
         log_start: Callable[[TopicPartition], int],
     ) -> None:
-        self._timeout_s = timeout_s
+        self._idle = Idle(timeout_s)
         self._log_start = log_start
         own = {
             "group.id": group,
@@ -92,6 +92,7 @@ class ExactReader:
             "auto.offset.reset": "error",
             "isolation.level": isolation_level,
             "queued.max.messages.kbytes": FETCH_KBYTES,
+            **self._idle.options,
         }
         self._consumer = Consumer({**options, **own}, logger=logging.getLogger("chsink.librdkafka"))
 
@@ -116,10 +117,10 @@ class ExactReader:
 
     def _until_lost(self, tp: TopicPartition, offsets: OffsetRange) -> Iterator[Part]:
         """The parts of the range; ends early where Kafka no longer has the next offset."""
-        at, taken, idle_s = offsets.start, _Taken(), 0.0
+        at, taken = offsets.start, _Taken()
+        self._idle.ended()
         while at < offsets.end:
             messages = self._consumer.consume(taken.room, POLL_S)
-            idle_s = 0.0 if messages else idle_s + POLL_S
             passed = self._position(tp, at) if not messages else at
             for message in messages:
                 error = message.error()
@@ -140,8 +141,10 @@ class ExactReader:
             if taken.full or passed >= offsets.end:
                 yield from _part(at, min(passed, offsets.end), taken)
                 at, taken = min(passed, offsets.end), _Taken()
-            if idle_s >= self._timeout_s:
-                raise services.KAFKA_SILENT(tp=tp, offset=passed, seconds=f"{self._timeout_s:.0f}")
+            if messages:
+                self._idle.ended()
+            elif self._idle.too_long():
+                raise self._idle.error(tp, passed)
 
     def _position(self, tp: TopicPartition, at: int) -> int:
         """The reader's position when it gets no message: the client skips transaction markers silently."""

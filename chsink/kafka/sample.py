@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
-from chsink.errors import services
 from chsink.kafka.admin import KafkaAdmin
+from chsink.kafka.idle import POLL_S, Idle
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -26,11 +26,11 @@ RECORDS_PER_BATCH: Final = 5_000
 
 class Sampler:
     """Reads samples with the job's options and isolation level, under the name of a group that it does not join.  Each
-    wait for a record is bounded by ``timeout_s``.
+    wait for a record is bounded by ``timeout_s`` in which nothing is read.
     """
 
     def __init__(self, options: Mapping[str, str], group: str, isolation_level: str, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+        self._idle = Idle(timeout_s)
         own = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -38,6 +38,7 @@ class Sampler:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "isolation.level": isolation_level,
+            **self._idle.options,
         }
         self._consumer = Consumer({**options, **own}, logger=logging.getLogger("chsink.librdkafka"))
 
@@ -89,9 +90,10 @@ class Sampler:
 
     def _polled(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes]:
         """The next record, or the end of what Kafka shows of the log, with its offset."""
-        message = self._consumer.poll(self._timeout_s)
-        if message is None:
-            raise services.KAFKA_SILENT(tp=tp, offset=offset, seconds=f"{self._timeout_s:.0f}")
+        self._idle.ended()
+        while (message := self._consumer.poll(POLL_S)) is None:
+            if self._idle.too_long():
+                raise self._idle.error(tp, offset)
         error = message.error()
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             return message

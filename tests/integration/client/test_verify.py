@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +12,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
@@ -18,16 +22,17 @@ from chsink.clickhouse.table import read_table
 from chsink.clock import SystemClock
 from chsink.decode import Column
 from chsink.embedded.kafka import EmbeddedKafka
-from chsink.errors import PreflightError
+from chsink.errors import PreflightError, UnavailableError
 from chsink.kafka import exact
 from chsink.kafka.exact import ExactReader
+from chsink.kafka.sample import Sampler
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.verify.by_content import sums_of
 from chsink.verify.content import Sums
 from chsink.verify.digests import Digester, Place, groups_of
 from chsink.verify.rules import Rules, rules_of
 from tests.conftest import MakeTopic
-from tests.support.kafka import produce
+from tests.support.kafka import await_marker, produce
 
 OFFSETS_ONLY = "_kafka_topic, _kafka_partition, _kafka_offset"
 OFFSETS = "_kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64"
@@ -213,3 +218,49 @@ def test_the_default_of_a_column_and_the_first_row_with_another_value(client: Cl
     varying = Digester((read_table(client, "client_test", name).columns[-1],), SystemClock(), 5)
     with pytest.raises(PreflightError, match="CHS-293.*twice"):
         varying.default_of(client, 0)
+
+
+def test_a_long_aborted_transaction_takes_longer_than_the_timeout(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
+    """⚑ The client skips it silently, and Kafka answers all the while: it counted as silent (CHS-702).  Here, each answer
+    takes 0.4 s, and is twice as large as the one before.
+    """
+    name = topic(1)
+    tp, started = TopicPartition(name, 0), {"bootstrap.servers": kafka.bootstrap}
+    producer = Producer({**started, "transactional.id": name, "batch.num.messages": 1})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(500):
+        producer.produce(name, b"x" * 900, partition=0)
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
+    await_marker(kafka.bootstrap, name, 0)
+    whole = OffsetRange(0, 501)
+    slow = {**started, "fetch.min.bytes": "100000000", "fetch.wait.max.ms": "400", "fetch.message.max.bytes": "1000"}
+    began = time.monotonic()
+    with closing(ExactReader(slow, "exact", "read_committed", 1.5, lambda _: 0)) as reader:
+        assert [(part.range, part.records.num_rows, part.gone) for part in reader.read(tp, whole)] == [
+            (whole, 0, False)
+        ]
+    assert time.monotonic() - began > 2, "longer than the timeout"
+    with closing(Sampler(slow, "sample", "read_committed", 1.5)) as sampler:
+        assert not sampler.holds(tp, whole, readable=False)
+
+
+def test_a_broker_that_stops_answering(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
+    tp = TopicPartition(topic(1), 0)
+    produce(kafka.bootstrap, tp.topic, 0, ["a", "b"])
+    options, asked = {"bootstrap.servers": kafka.bootstrap}, OffsetRange(0, 3)
+    with (
+        closing(ExactReader(options, "exact", "read_committed", 1, lambda _: 0)) as reader,
+        closing(Sampler(options, "sample", "read_committed", 1)) as sampler,
+    ):
+        assert sampler.holds(tp, asked, readable=True)
+        assert [part.range for part in reader.read(tp, OffsetRange(0, 2))] == [OffsetRange(0, 2)]
+        os.kill(kafka.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(UnavailableError, match=f"CHS-702.* of {tp} at offset 2 for 1 s"):
+                list(reader.read(tp, OffsetRange(2, 3)))
+            with pytest.raises(UnavailableError, match=f"CHS-702.* of {tp} at offset 2 for 1 s"):
+                sampler.holds(tp, OffsetRange(2, 3), readable=True)
+        finally:
+            os.kill(kafka.pid, signal.SIGCONT)
