@@ -29,7 +29,7 @@ from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.errors import ChsinkError, services
 from chsink.findings import raise_first
-from chsink.kafka.admin import open_admin
+from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.kafka.sample import holding
 from chsink.mirror.apart import CoordinatorElsewhere
 from chsink.mirror.coordination import Coordination
@@ -57,6 +57,7 @@ from chsink.spark.sink import kafka_stream, triggered
 from chsink.spark.starting import FIRST
 from chsink.spark.stay import staying
 from chsink.spark.stream_plan import StreamPlan, of_frame
+from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.rounds import Ranges
 from chsink.stop import END_S, StopSignal, StopSignals, await_end
 from chsink.tables.iceberg import CreateNamed, create_missing_iceberg
@@ -142,7 +143,7 @@ class MirrorRun:
             log,
             failed=lambda _: None,
             adapt=self._mirror.adapt,
-            pass_over=partial(_nothing_begun, self._config),
+            pass_over=partial(_nothing_begun, self._config, kafka),
         )
 
     def _coordinated(self) -> Coordination | CoordinatorElsewhere:
@@ -283,10 +284,13 @@ class MirrorRun:
             raise stopped(error) from error
 
 
-def _nothing_begun(config: Config, unrouted: Ranges) -> bool:
+def _nothing_begun(config: Config, kafka: KafkaAdmin, unrouted: Ranges) -> bool:
     """True where topics that wait, or that a pattern found since, have no record yet that can be read.  Else CHS-712:
-    the next start has routes for them.  They begin where their logs start, whatever a checkpoint has passed.
+    the next start has routes for them.  They begin where their logs start, whatever a checkpoint has passed.  Beyond
+    the log of a topic that was created again, there is nothing to read.
     """
-    if begun := sorted({tp.topic for tp in holding(config, unrouted)}):
+    ends = kafka.log_ends(unrouted)
+    there = {tp: OffsetRange(o.start, min(o.end, ends[tp])) for tp, o in unrouted.items() if o.start < ends[tp]}
+    if begun := sorted({tp.topic for tp in holding(config, there)}):
         raise services.MIRROR_TOPIC_BEGINS(topics=", ".join(begun))
     return True

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from chsink.cli.main import app
 from chsink.config import Config
 from chsink.embedded.stack import Stack
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import MirrorRun
@@ -181,6 +181,40 @@ def test_a_topic_of_which_nothing_can_be_read_waits(
             run.run(Drained())
         assert held(job, waits) == count
     assert held(job, table) == 20
+
+
+def test_a_topic_that_waits_is_created_again_empty(
+    make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession
+) -> None:
+    """⚑ After a crash, its planned range lay beyond its log.  Each start ended so that the next one would begin the topic,
+    which found no record: the mirror started again and again, and no topic landed.  Now a person learns why.
+    """
+    job = make_job()
+    late = f"{job.topic}-late"
+    stack.kafka.create_topic(late, 1)
+    text = f"""[{{ topic_pattern = '{job.topic}(?<more>|-.+)', table = "shop.{{topic:_}}" }}]"""
+    job.settings = {**job.settings, "mirror.route": text}
+    table, waits = (f"shop.{name.replace('-', '_')}" for name in (job.topic, late))
+    job.send_values(0, [{"id": -1}, {"id": -2}], topic=late, transactional=job.name, abort=True)
+    job.send(0, 10)
+
+    def drain() -> None:
+        with MirrorRun(job.config(), spark, LOG) as run:
+            run.run(Drained())
+
+    drain()
+    for commit in (job.folder / "checkpoint-mirror" / "commits").glob("*0*"):
+        commit.unlink()  # as if it had crashed before
+    stack.kafka.delete_topic(late)
+    stack.kafka.create_topic(late, 1)
+    job.send(0, 5)
+    with pytest.raises(HaltError, match=rf"CHS-319.*{late}-0 offset was changed from 3 to 0") as named:
+        drain()
+    assert "set sink.checkpoint to a new folder" in named.value.hint
+    job.settings["sink.checkpoint"] = str(job.folder / "new")
+    job.send(0, 7, topic=late)
+    drain()
+    assert (held(job, table), held(job, waits)) == (15, 7)
 
 
 @pytest.mark.soak
