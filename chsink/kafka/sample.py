@@ -22,6 +22,8 @@ from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 RECORDS_PER_BATCH: Final = 5_000
+LAG_S: Final = 3.0
+"""How long in all a sampler waits for what a follower, or a new leader, does not show yet."""
 
 
 class Sampler:
@@ -30,7 +32,7 @@ class Sampler:
     """
 
     def __init__(self, options: Mapping[str, str], group: str, isolation_level: str, timeout_s: float) -> None:
-        self._idle = Idle(timeout_s)
+        self._idle, self._lag_s = Idle(timeout_s), LAG_S
         own = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -54,12 +56,14 @@ class Sampler:
 
     def holds(self, tp: TopicPartition, offsets: OffsetRange, *, readable: bool) -> bool:
         """Whether the range has a record that this isolation level shows: those of an aborted transaction, and markers,
-        are none.  If it was ``readable`` up to its end, what Kafka does not show now may be one.
+        are none.  If it was ``readable`` up to its end, what Kafka does not show soon may be one.
         """
         self._consumer.assign([ClientPartition(tp.topic, tp.partition, offsets.start)])
         message = self._polled(tp, offsets.start)
-        at = message.offset()
-        return (message.error() is None or readable) and (at is None or at < offsets.end)
+        while readable and message.error() and _is_before(message, offsets.end) and self._lag_s > 0:
+            self._lag_s -= POLL_S
+            message = self._poll(tp) or message
+        return (message.error() is None or readable) and _is_before(message, offsets.end)
 
     def close(self) -> None:
         """Release the connection."""
@@ -91,13 +95,23 @@ class Sampler:
     def _polled(self, tp: TopicPartition, offset: int) -> Message[bytes, bytes]:
         """The next record, or the end of what Kafka shows of the log, with its offset."""
         self._idle.ended()
-        while (message := self._consumer.poll(POLL_S)) is None:
+        while (message := self._poll(tp)) is None:
             if self._idle.too_long():
                 raise self._idle.error(tp, offset)
-        error = message.error()
-        if error is None or error.code() == KafkaError._PARTITION_EOF:
-            return message
-        raise unreadable(error, tp)
+        return message
+
+    def _poll(self, tp: TopicPartition) -> Message[bytes, bytes] | None:
+        """The same; None if there is neither yet."""
+        message = self._consumer.poll(POLL_S)
+        error = None if message is None else message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise unreadable(error, tp)
+        return message
+
+
+def _is_before(message: Message[bytes, bytes], end: int) -> bool:
+    at = message.offset()
+    return at is None or at < end
 
 
 def holding(
@@ -105,8 +119,9 @@ def holding(
 ) -> Iterator[TopicPartition]:
     """Those whose range has a record that the job can read.
 
-    ``readable``: the ranges were planned, so the job could read them to their ends.  A follower or new leader that lags
-    may not show all of that now.  Of other ranges, what is not shown is of an open transaction.
+    ``readable``: the ranges were planned, so the job could read them to their ends, and the logs reach there.  A
+    follower or new leader that lags may not show all of that now.  Of other ranges, what is not shown is of an open
+    transaction.
     """
     if asked := {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}:
         with closing(open_sampler(config)) as sampler:
@@ -119,8 +134,10 @@ def may_have_held(
     """Those whose planned range has a record that the job can read, or may have had one that compaction removed."""
     filled = {tp: offsets for tp, offsets in ranges.items() if not offsets.is_empty}
     compacted = {topic for topic in {tp.topic for tp in filled} if kafka.may_be_compacted(topic)}
-    yield from (tp for tp in filled if tp.topic in compacted)
-    yield from holding(config, {tp: offsets for tp, offsets in filled.items() if tp.topic not in compacted})
+    ends = kafka.log_ends(filled)
+    unseen = {tp for tp, offsets in filled.items() if tp.topic in compacted or ends[tp] < offsets.end}
+    yield from unseen
+    yield from holding(config, {tp: offsets for tp, offsets in filled.items() if tp not in unseen})
 
 
 def open_sampler(config: Config) -> Sampler:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from threading import Timer
+from time import monotonic
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +15,8 @@ from pyspark.sql import functions as f
 
 from chsink.embedded.topics import create_topic, delete_records
 from chsink.errors import ConfigError, HaltError, PreflightError
-from chsink.kafka.sample import holding
+from chsink.kafka.admin import open_admin
+from chsink.kafka.sample import LAG_S, holding, may_have_held
 from chsink.spark.executor import PLACE, PLACE_BITS
 from chsink.spark.runner import _place
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -200,8 +203,28 @@ def test_what_kafka_does_not_show_yet_may_be_a_record(make_job: MakeJob) -> None
     open_ = {tp: OffsetRange(0, end + 1)}
     assert set(holding(config, open_)) == {tp}
     assert not any(holding(config, open_, readable=False)), "it waits for its commit"
+    began, beyond = monotonic(), {tp: OffsetRange(0, end + 10)}
+    assert set(may_have_held(config, open_admin(config), beyond)) == {tp}
+    assert monotonic() - began < LAG_S, "the log ends before: nothing to wait for"
     assert not any(holding(config, aborted))
     producer.abort_transaction(60)
+
+
+def test_what_kafka_shows_a_moment_later_is_waited_for(make_job: MakeJob) -> None:
+    """⚑ Behind a lagging follower, a planned range of aborted records counted as records: a start halted with CHS-302.
+    Here, they come a moment later.
+    """
+    job = make_job(partitions=1)
+    config, tp = job.config(), TopicPartition(job.topic, 0)
+
+    def send(value: int, transactional: str | None) -> None:
+        job.send_values(0, [{"id": value}], transactional=transactional, abort=transactional is not None)
+
+    for first, later, shown in ((0, job.name, set()), (2, None, {tp})):
+        thread = Timer(1, send, [-1, later])
+        thread.start()
+        assert set(holding(config, {tp: OffsetRange(first, first + 1)})) == shown
+        thread.join()
 
 
 @pytest.mark.soak

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +49,15 @@ def test_kafka_holds_them_by_now() -> None:
     check(0, 600)
 
 
+def log(start: Callable[[], int]) -> SimpleNamespace:
+    """One that ends at 5, and is not compacted."""
+    return SimpleNamespace(
+        log_starts=lambda tps: dict.fromkeys(tps, start()),
+        log_ends=lambda tps: dict.fromkeys(tps, 5),
+        may_be_compacted=lambda _: False,
+    )
+
+
 def readable(monkeypatch: pytest.MonkeyPatch, *parts: TopicPartition) -> None:
     """Only of these a record can be read."""
     for module in (opening, sample):
@@ -77,7 +86,7 @@ def test_a_checkpoint_that_passed_nothing_has_no_history(
     monkeypatch.setattr(opening, "read_records", lambda *_: {StateKey("s", "w", 0, "d.w"): landed})
     readable(monkeypatch, *([W] if holds else []))
     config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
-    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, held_from), may_be_compacted=lambda _: False)
+    kafka = log(lambda: held_from)
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     unread = never_read(services, dict.fromkeys((W, T), OffsetRange(0, 5)))
     assert unread == ({W} if (held_from, holds, recorded) == (0, False, False) else set())
@@ -94,7 +103,7 @@ def test_what_kafka_deletes_during_the_question_may_have_been_read(monkeypatch: 
     monkeypatch.setattr(opening, "read_records", lambda *_: {})
     monkeypatch.setattr(sample, "holding", deleting)
     config = SimpleNamespace(matched_topics=("w",), waiting=(), sink=SimpleNamespace(name="s"))
-    kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, starts[0]), may_be_compacted=lambda _: False)
+    kafka = log(lambda: starts[0])
     services: Any = SimpleNamespace(config=config, kafka=kafka, store=None)
     assert not never_read(services, {W: OffsetRange(0, 5)})
 
