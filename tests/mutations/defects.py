@@ -735,6 +735,17 @@ DEFECTS = (
         test=f"{_MARK_TESTS}::test_a_window_that_was_lowered_has_forgotten_tokens",
     ),
     Defect(
+        "what another replica forgets is relied on",
+        (
+            becomes(
+                "chsink.clickhouse.table.remembering_least",
+                "min(int(A), int(B))",
+                "int(A)",
+            ),
+        ),
+        test="tests/unit/clickhouse/test_least.py::test_a_table_is_remembered_as_by_the_replica_that_remembers_least",
+    ),
+    Defect(
         "a topic that was recreated knows only the life before it",
         (becomes("chsink.statemachine.writes._anew", "A.known_end", "A.end"),),
         test=f"{_CASES}::test_what_earlier_lives_reached_is_known_in_all_later_ones",
