@@ -46,8 +46,7 @@ class Cluster:
         self._connections = connections
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
         self._tables: dict[ClickHouseClient, Described] = {}
-        self.away: set[str] = set()
-        """URLs of replicas that did not answer: nobody waits for them a second time."""
+        self._away: set[str] = set()
 
     def anew(self, config: Config) -> Cluster:
         """The same servers, whose tables may have been altered.  ``config`` differs in its routes only."""
@@ -118,19 +117,19 @@ class Cluster:
         table = read_table(client, database, name)
         return self._remembering(client, {table.at: table})[table.at]
 
-    def _remembering(
-        self, client: Replicas, tables: Mapping[TableName, TargetTable]
-    ) -> Mapping[TableName, TargetTable]:
-        """The tables with the least that any replica remembers, of those that answer."""
+    def _remembering(self, client: Replicas, tables: Described) -> Described:
+        """The tables with the least that any replica remembers, of those that answer.  Nobody waits twice for one that
+        does not; if it answers the checks of a start, and remembers less, they refuse it.
+        """
         kept = {each.at: each for table in tables.values() for each in table.with_fed if in_keeper(each.engine)}
         replicas = client.each_replica() if kept else ()
         for replica in replicas if len(replicas) > 1 else ():
-            if replica.url not in self.away:
+            if replica.url not in self._away:
                 try:
                     theirs = read_settings(replica.once(), kept.values())
                     tables = {at: remembering_least(table, theirs) for at, table in tables.items()}
                 except Unanswered:
-                    self.away.add(replica.url)
+                    self._away.add(replica.url)
         return tables
 
     def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:

@@ -66,7 +66,7 @@ class ClickHouseChecks:
         self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
-        self._away = cluster.away
+        self._away: set[str] = set()
         self._heard: set[str] = set()
 
     def servers(self) -> Iterator[Finding]:

@@ -89,7 +89,9 @@ def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, cloc
 
 
 def forgetting(table: TargetTable, clients: Iterable[Queries]) -> Iterator[Finding]:
-    """Replicas that remember less than another one.  Each has settings of its own, and removes tokens of all."""
+    """Replicas that remember less than another one.  Each has settings of its own, and removes tokens of all.  One that
+    did not answer when the ``table`` was described is an error if it remembers less than is counted on.
+    """
     read = ((client.url, read_settings(client, [table]).get(table.at)) for client in clients)
     theirs = {url: replace(table, merge_tree=settings) for url, settings in read if settings is not None}
     blocks, seconds = [own.window_blocks for own in theirs.values()], [own.window_s or 0 for own in theirs.values()]
@@ -100,7 +102,9 @@ def forgetting(table: TargetTable, clients: Iterable[Queries]) -> Iterator[Findi
         elif own.window_blocks < max(blocks) or (own.window_s or 0) < max(seconds):
             said = {"theirs": memory(own.window_blocks, own.window_s), "least": memory(min(blocks), min(seconds))}
             most = {"blocks": max(blocks), "window": max(seconds)}
-            yield found(Severity.WARNING, preflight.REPLICA_FORGETS, **at, **said, **most)
+            relied_on = own.window_blocks < table.window_blocks or (own.window_s or 0) < (table.window_s or 0)
+            severity = Severity.ERROR if relied_on else Severity.WARNING
+            yield found(severity, preflight.REPLICA_FORGETS, **at, **said, **most)
 
 
 def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, all_answer: bool) -> Iterator[Finding]:

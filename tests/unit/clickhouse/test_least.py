@@ -33,9 +33,12 @@ class Replica(OneServer):
         return [*self.defaults.items()]
 
 
-def two(first: tuple[int, int], second: tuple[int, int]) -> list[tuple[str, Severity, str]]:
-    """What is said about replicas that remember so many blocks, for so many seconds; the first one is in use."""
+def two(first: tuple[int, int], second: tuple[int, int], *, heard: bool = True) -> list[tuple[str, Severity, str]]:
+    """What is said about replicas that remember so many blocks, for so many seconds; the first one is in use.  Unless
+    ``heard``, the other one answers only now.
+    """
     used = table("ReplicatedMergeTree", merge_tree=remembering(*first))
+    used = remembering_least(used, {used.at: remembering(*second)}) if heard else used
     asked = [Replica("http://a", remembering(*first)), Replica("http://b", remembering(*second))]
     return [(one.id, one.severity, one.sentence) for one in forgetting(used, asked)]
 
@@ -67,6 +70,13 @@ def test_replicas_of_two_versions_of_clickhouse_are_named_and_not_refused() -> N
     assert [(name, severity) for name, severity, _ in said] == [("CHS-234", Severity.WARNING)] * 2
     assert said[0][2].startswith("db.t at http://a remembers 1000 blocks for 604800 s, less than another replica")
     assert said[1][2].endswith("chsink counts with the least, 1000 blocks for 3600 s")
+
+
+def test_a_replica_that_is_heard_too_late_is_refused() -> None:
+    """⚑ The start counts with what the others remember."""
+    assert [severity for _, severity, _ in two((1000, 3600), (1000, 60), heard=False)] == [Severity.ERROR]
+    [(_, severity, sentence)] = two((100, 3600), (1000, 3600), heard=False)
+    assert (severity, sentence.partition(" remembers")[0]) == (Severity.WARNING, "db.t at http://a")
 
 
 def test_replicas_that_remember_alike_are_not_named() -> None:
