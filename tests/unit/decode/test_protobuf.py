@@ -362,7 +362,7 @@ def test_a_record_is_the_same_alone_and_among_others_whatever_its_bytes_are(
         cut = data.draw(st.integers(0, len(value)))
         raw.append(value[:cut] + data.draw(st.binary(max_size=3)) + value[data.draw(st.integers(cut, len(value))) :])
         raw.append(data.draw(st.sampled_from(raw)) + data.draw(st.sampled_from(raw)))
-    columns = [Column(name, "Dynamic") for name in NUMBERS if name != "by"]
+    columns = [Column(field.name, "Dynamic") for field in All.DESCRIPTOR.fields if field.name != "by"]
     together = decode(raw, *columns)
     kept = list(range(len(raw))) if together.rows is None else together.rows.to_pylist()
     for at, value in enumerate(raw):
