@@ -424,7 +424,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         "OUTSIDE_PROCESSED",
         "`a < s`, the plan reaches back to offsets that this table never processed (before `first`, or in a gap that "
-        "Kafka still holds), and no other table that it is read for has them or takes them",
+        "Kafka still holds), and no other table for which it is read has them or takes them",
         lambda x: x.a < x.s and bool(x.passed_over),
         {AFTER: (_OUTSIDE,), BEFORE: (_OUTSIDE,)},
     ),

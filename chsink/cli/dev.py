@@ -27,7 +27,7 @@ def up(
     clickhouse: Annotated[int, typer.Option(help="Number of ClickHouse servers.", metavar="N", min=1, max=8)] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the services, or show them if they run already.  They keep running until `chsink dev down`.
+    """Start the services, or show them if they are already running. They keep running until `chsink dev down`.
 
     The Schema Registry is a small stand-in: Confluent's clients can register and read schemas. It accepts Protobuf
     schemas only as (base64) descriptors, does not check compatibility and cannot delete schemas.
@@ -47,7 +47,7 @@ def up(
 
 @dev.command()
 def status(root: RootOption = DEFAULT_ROOT, as_json: JsonOption = False) -> None:
-    """Show each service and whether it runs.  Exit code 1 if one does not.
+    """Show each service and whether it runs. Exit code 1 if one does not.
 
     \b
     chsink dev status
@@ -68,7 +68,7 @@ def down(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop the services.  Data and ports are kept for the next `chsink dev up`.
+    """Stop the services. Data and ports are kept for the next `chsink dev up`.
 
     \b
     chsink dev down

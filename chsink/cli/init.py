@@ -51,7 +51,7 @@ def init(  # noqa: PLR0917 - options of a command
     root: RootOption = DEFAULT_ROOT,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a job file with comments, ready to be edited.  Never overwrites a file.
+    """Write a job file with comments, ready to be edited. Never overwrites a file.
 
     With --from-topic, chsink reads a sample of the topic, guesses the format of its records, and infers the columns
     of a table. It writes the job file and a CREATE TABLE statement, and reports which of the sampled records would

@@ -77,7 +77,7 @@ def chsink(
       chsink doctor --sample 1000          are the services, tables and records right? (lands nothing)
       chsink run                           land records until stopped
       chsink status                        what is recorded, and how far behind Kafka it is
-      chsink ui                            the same and more, on a page in the browser
+      chsink ui                            the same and more, in the browser
       chsink verify                        do the tables hold what Kafka holds, each record once?
 
     \b

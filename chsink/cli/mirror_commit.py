@@ -19,8 +19,8 @@ def commit(
     chsink mirror commit -c job.toml --json | jq '.tables'
 
     Once it ends with exit code 0, the Iceberg tables hold all records below the offsets that the mirror's group had
-    when it was called, and the coordinator's offsets are stored. Records that the mirror has not read yet follow with
-    the next batches.
+    when the command began, and the coordinator's offsets are stored. Records that the mirror has not read yet follow
+    with the next batches.
 
     snapshot is the newest one that was made meanwhile, or "-" if there was nothing new for the table. If the mirror
     does not answer within twice mirror.timeout_s, the command ends with exit code 5.

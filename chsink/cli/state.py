@@ -60,7 +60,8 @@ SendersGoneOption = Annotated[
     bool,
     typer.Option(
         "--senders-gone",
-        help="Confirm that no old driver or executor still runs. `recover` always needs it, `resolve` with --resend.",
+        help="Confirm that no old driver or executor still runs. `recover` always needs it; `resolve` needs it with "
+        "--resend.",
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
@@ -93,7 +94,7 @@ HolesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--accept-holes",
-        help="Confirm that these offsets have no row on purpose, as CHS-331 names them. Can be repeated.",
+        help="Confirm that these offsets have no row on purpose, as CHS-331 names them. May be repeated.",
         metavar="TABLE:TOPIC-PARTITION:OFFSETS",
     ),
 ]
@@ -101,7 +102,7 @@ HolesOption = Annotated[
 
 @state.command()
 def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, as_json: JsonOption = False) -> None:
-    """Show the owner and each recorded range.  Changes nothing.
+    """Show the owner and each recorded range. Changes nothing.
 
     For ranges in doubt, it says whether ClickHouse still remembers their tokens.
     """
@@ -181,7 +182,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget what has landed of a topic and start a new incarnation.  Stop the job first.
+    """Forget what has landed of a topic and start a new incarnation. Stop the job first.
 
     \b
     chsink state reset flights        all partitions

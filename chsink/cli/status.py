@@ -25,7 +25,7 @@ def status(
     every: Annotated[float, typer.Option(help="With --watch: seconds between refreshes.", metavar="S", min=0.1)] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """Show state, lag and skipped records per topic-partition.  Changes nothing.
+    """Show state, lag and skipped records per topic-partition. Changes nothing.
 
     \b
     chsink status -c job.toml

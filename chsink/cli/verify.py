@@ -31,14 +31,14 @@ WORDS = {
     "unexpected": "unexpected: a row without a matching record",
     "letter_missing": "letter_missing: a record that does not fit has neither row nor dead letter",
     "letter_duplicated": "letter_duplicated: several dead letters of one record",
-    "letter_different": "letter_different: the dead letter does not hold the record",
+    "letter_different": "letter_different: the dead letter differs from its record",
     "unproven": "unproven: cannot be judged for this table or topic (see the notes)",
     "older": "older: further rows, perhaps from an earlier incarnation",
     "before_column": "before_column: the row landed before a column of --added, and has its default there",
 }
 
 AnyShardOption = Annotated[
-    bool, typer.Option("--any-shard", help="Accept a row on any shard, as after the shard layout changed.")
+    bool, typer.Option("--any-shard", help="Accept a row on any shard, for instance after the layout changed.")
 ]
 AddedOption = Annotated[
     list[str] | None,

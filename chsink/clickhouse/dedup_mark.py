@@ -181,7 +181,7 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     if now.feeds != then.feeds:
         return "the table's views, or the tables that they fill, have changed since the range was announced"
     if now.uuids != then.uuids and (now.since_s > then.at_s or not _in_keeper_alone(table)):
-        return "the table, or one that its views fill, was made again after the range was announced"
+        return "the table, or one that its views fill, was created again after the range was announced"
     grown, fed = now.blocks - then.blocks, now.fed - then.fed
     if min(grown, fed) < 0:
         emptied = "the table" if grown < 0 else "a table that its views fill"

@@ -33,8 +33,8 @@ LOG_SHRANK = halt(
     "and note the rows that it shows as different: new records have taken their offsets; run `chsink state reset "
     "{arguments}`; for each partition in this command, delete the rows and dead letters of the records that Kafka "
     "still holds, also from the targets of dependent views (otherwise they land twice), but keep the noted rows and "
-    "all other rows of lost records: the table may have the only copy; set kafka.starting_offsets = "
-    '"earliest" ("latest" would skip them); ' + _NEW_CHECKPOINT,
+    'all other rows of lost records: the table may have the only copy; set kafka.starting_offsets = "earliest" '
+    '("latest" would skip the records that Kafka holds now); ' + _NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -71,7 +71,7 @@ CHECKPOINT_BEFORE_RESET = halt(
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and set '
-    "sink.checkpoint to a new folder: with this one, these records would not be read again",
+    "sink.checkpoint to a new folder: with the old one, these records would not be read again",
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
@@ -83,8 +83,8 @@ TOPIC_RECREATED = halt(
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
     "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
-    "connect the job to brokers of one version; without the id chsink cannot notice that a topic was recreated. If all "
-    "brokers were upgraded while a range was in doubt, " + _CHOOSE,
+    "connect the job to brokers of one version; without the id, chsink cannot notice that a topic was recreated. If "
+    "all brokers were upgraded while a range was in doubt, " + _CHOOSE,
     runbook="If nothing is in doubt, chsink records the new id and continues.",
 )
 OUTSIDE_PROCESSED = halt(
@@ -142,7 +142,7 @@ CHOICE_CHANGED = halt(
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
     "undo the change, run the job until a batch has landed in all tables, then make the change again; if you only "
     "undid a rename, after an interrupted `chsink state recover`, and {behind} has no route, run `chsink state reset "
-    "{topic:shell} --table {behind:shell}`: then no table waits for it",
+    "{topic:shell} --table {behind:shell}`: afterwards, no table waits for this one",
 )
 DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",
@@ -215,8 +215,8 @@ PIECE_INCOMPLETE = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows:rows}, and its deduplication "
     "token may have been forgotten",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert yourself "
-    "all rows that the range in doubt lacks, those of its other pieces, too, and run it with --landed",
+    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert all missing rows "
+    "of the range in doubt yourself, including those of its other pieces, and run it with --landed",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
@@ -263,9 +263,9 @@ FOREIGN_ROWS = halt(
     "CHS-318",
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it "
-    "with --resend, which names the rows to delete first: copy rows that are not the range's own, and insert them "
-    "again once it has landed",
+    "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it with "
+    "--resend, which names the rows to delete first; before you delete them, copy those that are not the range's own, "
+    "and insert these again once the range has landed",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -365,7 +365,7 @@ CHANGED_MEANWHILE = preflight(
 )
 RECORDED_MEANWHILE = preflight(
     "CHS-323",
-    "another process has recorded state for {key} meanwhile",
+    "meanwhile, another process has recorded state for {key}",
     "nothing was written; run the command again",
 )
 ROWS_CHANGED = preflight(
@@ -387,9 +387,8 @@ ROWS_PROVE_NOTHING = preflight(
 # --- CHS-340 to CHS-360: the Iceberg mirror; nothing of it stops the ClickHouse side
 
 _RESOLVE = (
-    "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still "
-    "holds (refused where nothing says which rows are the mirror's), or with --skip to continue without them; then "
-    "start again"
+    "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still holds "
+    "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
 
 MIRROR_ROLLED_BACK = halt(
@@ -425,7 +424,7 @@ MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
     "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
     "{detail}",
-    "nothing records which of the missing records belonged to which table: undo the change, run the mirror until "
+    "chsink cannot tell which of the missing records belonged to which table: undo the change, run the mirror until "
     "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
@@ -433,8 +432,8 @@ MIRROR_CHOICE_CHANGED = halt(
 )
 MIRROR_TOO_MANY_TABLES = halt(
     "CHS-360",
-    "records of topic {topic} name more than {most} Iceberg tables, the present max_tables of its table_by; new ones: "
-    "{tables}",
+    "records of topic {topic} name more Iceberg tables than the {most} that max_tables of its table_by allows; new "
+    "ones: {tables}",
     "if you want these tables, set max_tables higher; otherwise list the values that name them in `tables`, with a "
     "table for their records; then start again",
     runbook="Nothing was handed over of the ranges with these records. If each record names a table of its own, the "
@@ -508,8 +507,8 @@ MIRROR_TABLE_MOVED = preflight(
 )
 MIRROR_SHARED_APART = preflight(
     "CHS-348",
-    "Iceberg tables {shared} share {tp} by table_by, and not all of them record its present map: if they "
-    "continued one by one, a record could land in two tables",
+    "Iceberg tables {shared} share {tp} by table_by, but not all of them record its current map: if they continued one "
+    "by one, a record could land in two tables",
     "if you have changed table_by, undo the change and run the command again; otherwise name all of them: `chsink "
     "mirror resolve {tables} --skip`; they then continue at one offset, after everything that any of them holds",
 )
@@ -532,8 +531,8 @@ MIRROR_ROWS_BEYOND_LOG = preflight(
 )
 MIRROR_ROWS_OF_OTHERS = preflight(
     "CHS-355",
-    "Iceberg table {table} has a row for offset {offset} of {tp} with another _kafka_timestamp than Kafka's record "
-    "there: the topic was created again, or its log lost records",
+    "Iceberg table {table} has a row for offset {offset} of {tp} whose _kafka_timestamp is not that of Kafka's record: "
+    "the topic was created again, or its log lost records",
     "to continue after the table's last row, without the records that Kafka holds before it, run `chsink mirror "
     "resolve {table} --skip`; " + _FROM_THE_START,
 )
@@ -667,13 +666,13 @@ MIRROR_SNAPSHOT_NOT_THERE = preflight(
 MIRROR_OLD_BROKER = preflight(
     "CHS-354",
     "broker {broker} is older than Kafka 2.5 ({api} up to version {found}, the mirror needs {needed})",
-    "upgrade all brokers to Kafka 2.5 or later: an older one also answers while a transaction still moves the mirror's "
-    "offsets",
+    "upgrade all brokers to Kafka 2.5 or later: an older broker reports the mirror's offsets even while a transaction "
+    "is still moving them",
     ok="the brokers have what the mirror needs since Kafka 2.5",
 )
 MIRROR_GIVEN_UP = preflight(
     "CHS-358",
-    "Iceberg table {table} was dropped, and table_by names it no more: its records of {ranges} were handed over, and "
+    "Iceberg table {table} was dropped, and table_by no longer names it: its records of {ranges} were handed over, but "
     "land in no table",
     "no action needed if you no longer want this table; otherwise create it, name it in table_by again, start the "
     "mirror, and run `chsink mirror backfill {table} --apply` to land those that Kafka still holds",

@@ -43,7 +43,7 @@ MISSING_KEY = config("CHS-103", "it is missing", "{advice}")
 NO_ROUTE = config(
     "CHS-103",
     "it is missing: each topic needs a route",
-    'add a table [[route]] with topic = "…" and table = "…" for each topic',
+    'add a section [[route]] with topic = "…" and table = "…" for each topic',
 )
 
 NO_CATALOG = config(
@@ -54,7 +54,7 @@ NO_CATALOG = config(
 NO_MIRROR_ROUTE = config(
     "CHS-103",
     "it is missing: an enabled mirror needs a route",
-    'add a table [[mirror.route]] with topic = "…" and table = "namespace.table"',
+    'add a section [[mirror.route]] with topic = "…" and table = "namespace.table"',
 )
 NO_TOPIC = config(
     "CHS-103",
@@ -92,7 +92,8 @@ NOT_AN_ICEBERG_TABLE = config(
 NOT_A_VALUE_PATTERN = config(
     "CHS-104",
     "{value} is not a pattern of values: {reason}",
-    "write a regular expression that matches the whole value, with the syntax of topic_pattern but no (?=…) and (?!…)",
+    "write a regular expression that matches the whole value, with the syntax of topic_pattern, but without (?=…) and "
+    "(?!…)",
 )
 NOT_AN_ICEBERG_TERM = config(
     "CHS-104",
@@ -102,7 +103,7 @@ NOT_AN_ICEBERG_TERM = config(
 )
 NOT_AN_ICEBERG_TYPE = config(
     "CHS-104",
-    "{value} is not a column or a type of one for create.types: {reason}",
+    "{value} cannot be used in create.types: {reason}",
     "write a column without a dot in its name, and one of Iceberg's types: "
     '"long", "decimal(9, 2)", "list<string>", "map<string, double>", "struct<x: double, y: double>"',
 )
@@ -136,7 +137,8 @@ NOT_A_URL = config(
 NOT_A_JSON_PATH = config(
     "CHS-104",
     "{value} is not a path to a field",
-    'write the names from the record down, "$.address.city" or "$[\'my field\'].city"; array elements have no path',
+    'write the names of the fields, the outermost first: "$.address.city" or "$[\'my field\'].city"; array elements '
+    "have no path",
 )
 NOT_A_REGISTRY_URL = config(
     "CHS-104",
@@ -278,7 +280,7 @@ TABLE_BY_NOT_CREATED = config(
 )
 TABLE_BY_APART = config(
     "CHS-106",
-    "a coordinator apart does not learn of tables that records name",
+    'with mirror.coordinator = "apart", the coordinator does not learn of tables that records name',
     'set mirror.coordinator = "driver", or list all values in `tables`',
 )
 TABLE_BY_NO_COLUMN = config(
@@ -518,8 +520,8 @@ NO_MIRROR = config(
 
 COORDINATES_ITSELF = config(
     "CHS-111",
-    "the driver commits by itself, so no coordinator may run apart",
-    'set mirror.coordinator = "apart", restart the driver with it, then start the coordinator',
+    "the driver itself commits, so a separate coordinator may not run",
+    'set mirror.coordinator = "apart", restart the driver, then start the coordinator',
 )
 
 # --- CHS-112
@@ -549,7 +551,7 @@ DELETES_NEED_KEYS = config(
 DEAD_LETTERS_TABLE_TAKEN = config(
     "CHS-115",
     "this table is also a route's table, or holds the state",
-    "name a table of its own for dead letters",
+    "name a table that only dead letters use",
 )
 MIRROR_WITHOUT_DEAD_LETTERS = config(
     "CHS-115",
@@ -565,7 +567,7 @@ TWO_DEAD_LETTERS = config(
 DEAD_LETTERS_TOPIC_READ = config(
     "CHS-115",
     "this topic is also a topic of a route, or the mirror's control topic",
-    "name a topic of its own for dead letters",
+    "name a topic that only dead letters use",
 )
 NO_DEAD_LETTERS_TABLE = config(
     "CHS-115",

@@ -145,7 +145,7 @@ CLOCK_NOT_CHECKED = preflight(
 FEW_FILES = preflight(
     "CHS-915",
     "a process may open {most} files; {least} are recommended, because each connection counts as one",
-    "raise the hard limit: LimitNOFILE in a systemd unit, ulimits in a Compose file, `ulimit -Hn` in a shell of root",
+    "raise the hard limit: LimitNOFILE in a systemd unit, ulimits in a Compose file, `ulimit -Hn` in a root shell",
     ok="a process may open {most} files",
 )
 FEW_PROCESSES = preflight(

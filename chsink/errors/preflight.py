@@ -5,15 +5,15 @@ from __future__ import annotations
 from chsink.errors.entry import altered, preflight
 
 _NEW = (
-    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement, "
-    "`chsink sql dead-letters` that of a table of dead letters) and grant SELECT and INSERT on it; or "
+    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement for it, "
+    "or `chsink sql dead-letters` if it is the table of dead letters) and grant SELECT and INSERT on it; or "
 )
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
     "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table:shell}`, delete the rows of these records from the targets of its views, and their dead letters (of a "
-    'topic: name a new one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start with a new '
-    "checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
+    "{table:shell}`, delete the rows of these records from the targets of its views, and their dead letters (if these "
+    'are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start '
+    "with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
 )
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
@@ -142,11 +142,11 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} "
-    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens: resolve it before the ALTER: "
-    "check the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of "
-    "the range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; "
-    "or with --lost to give up the missing rows; then run the ALTER",
+    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} MODIFY "
+    "SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens, so resolve it before the ALTER: check "
+    "the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of the "
+    "range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; or "
+    "with --lost to give up the missing rows; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -254,7 +254,7 @@ SETTING_PINNED = preflight(
     "CHS-215",
     "{url} refuses the setting {name} = {value}, which every insert carries: {refusal}",
     "ask an administrator to remove readonly, and the constraint on the setting, from the user's settings profile",
-    ok="this user may set what every insert sets at {url}",
+    ok="at {url} this user may set what every insert sets",
 )
 SETTING_INVALID = preflight(
     "CHS-215",
@@ -380,7 +380,7 @@ CLOCKS_DIFFER = preflight(
 RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired:offsets} of {topic} before chsink read them",
-    "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307: to accept "
+    "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307; to accept "
     'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
@@ -420,9 +420,9 @@ DOUBT_CHANGED = preflight(
 )
 DOUBT_COLUMNS = preflight(
     "CHS-227",
-    "{topic}: what is in doubt was announced before {table} was altered: {change}",
-    "undo this with ALTER TABLE, start the job until the range is settled, then alter the table again; or do what the "
-    "message about the range says",
+    "{topic}: ranges in doubt were announced before {table} was altered: {change}",
+    "undo the change with ALTER TABLE, run the job until the ranges are settled, then alter the table again; or do "
+    "what the message about each range says",
 )
 DOUBT_SENT_AGAIN = preflight(
     "CHS-227",
@@ -464,7 +464,7 @@ LAYOUT_OLDER = preflight(
 )
 LAYOUT_CHANGED = preflight(
     "CHS-228",
-    "the shard layout of {topics} has changed: it applies to new records only",
+    "the shard layout of {topics} has changed; the new one applies to new records only",
     "no action needed if the change is intended",
 )
 STATE_MAY_BE_LOST = preflight(
@@ -472,9 +472,9 @@ STATE_MAY_BE_LOST = preflight(
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, make sure "
     "that no process of the job is running, executors included, and run `chsink state recover --senders-gone`; if the "
-    "topic was deleted and created again, name a new table in its [[route]] instead, as rows do not show of which "
-    "topic they are, and recover would skip records; if another sink inserted the rows, give this sink its own table; "
-    'to insert the records again, set errors.on_existing_rows = "accept"',
+    "topic was deleted and created again, name a new table in its [[route]] instead: rows do not show which of the two "
+    "topics they came from, and recover would skip records of the new one; if another sink inserted the rows, give "
+    'this sink its own table; to insert the records again, set errors.on_existing_rows = "accept"',
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
@@ -602,7 +602,7 @@ WINDOW_SHORT = preflight(
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
-    "{table} at {url} remembers {theirs}, less than another replica, and each replica removes tokens of all: chsink "
+    "{table} at {url} remembers {theirs}, less than another replica, and each replica also removes the tokens of the others: chsink "
     "counts with the least, {least}",
     "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
@@ -742,8 +742,8 @@ MIRROR_CONTROL_COMPACTED = preflight(
 )
 MIRROR_CONTROL_SHORT = preflight(
     "CHS-253",
-    "the control topic {topic} keeps events {kept}; what it deletes while the mirror is down has to be read from the "
-    "source topics again, and the mirror halts if they no longer hold it",
+    "the control topic {topic} keeps events {kept}; if Kafka deletes events while the mirror is down, the mirror has "
+    "to read their records from the source topics again, and it halts if these no longer hold them",
     "set its retention.ms to {advised} or more and its retention.bytes to -1",
 )
 MIRROR_CONTROL_SMALL = preflight(
@@ -830,8 +830,8 @@ MIRROR_TABLE_NOT_AS_WANTED = preflight(
     "CHS-284",
     "the Iceberg table {table} cannot be created as the job file wants it: {reason}",
     "correct mirror.create or the create of its [[mirror.route]]; if a column is text only because of a few values, "
-    'add its type to create, for example types = {{ ordered_at = "timestamptz" }}: records that do not fit it are bad '
-    "values then",
+    'add its type to create, for example types = {{ ordered_at = "timestamptz" }}: records that do not fit it are then '
+    "bad values",
 )
 MIRROR_NO_CLICKHOUSE_TABLE = preflight(
     "CHS-284",
@@ -916,7 +916,8 @@ VERIFY_NOT_ADDED = preflight(
 )
 VERIFY_DEFAULT_VARIES = preflight(
     "CHS-293",
-    "the DEFAULT of column {column} depends on other columns, so a row from before the column cannot be recognized",
+    "the DEFAULT of column {column} depends on other columns, so rows that are older than the column cannot be "
+    "recognized",
     "leave out --added {column}",
 )
 VERIFY_BUSY = preflight(
@@ -963,7 +964,7 @@ TABLE_THERE = preflight(
 DEAD_LETTERS_COLUMNS = preflight(
     "CHS-270",
     "table {table} at {url} cannot take dead letters: {problem}",
-    "create a table by the statement that `chsink sql dead-letters` prints, or change this one to match it",
+    "create a table with the statement that `chsink sql dead-letters` prints, or change this one to match it",
     ok="{table} takes dead letters",
 )
 DEAD_LETTERS_FIELDS = preflight(

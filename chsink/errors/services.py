@@ -127,14 +127,14 @@ DELETE_NOT_TAKEN_OVER = unavailable(
 SPARK_NOT_STARTED = unavailable(
     "CHS-711",
     "Spark did not start: {reason}",
-    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; if Java crashed, delete "
-    "spark-*.jsa, the archives of classes, in the folder of the jars that `chsink jars --no-archive` prints; Spark's "
-    "own message is above",
+    "check spark.master, spark.conf, --jars, Java (17 or 21) and the free disk space; if Java crashed, delete the "
+    "class archives, spark-*.jsa, in the folder of the jars that `chsink jars --no-archive` prints; Spark's own "
+    "message is above",
 )
 MIRROR_NOT_HANDED_OVER = unavailable(
     "CHS-712",
     "{tp}: the mirror could not hand over {range}: {reason}",
-    "start again; the range is handed over then, and lands once",
+    "start again: the range is then handed over, and lands once",
 )
 MIRROR_TOPIC_BEGINS = unavailable(
     "CHS-712",
@@ -144,7 +144,7 @@ MIRROR_TOPIC_BEGINS = unavailable(
 MIRROR_TABLES_BEGIN = unavailable(
     "CHS-712",
     "{tp}: records name Iceberg tables that do not exist yet: {tables}",
-    "nothing has to be done: the mirror creates the tables, and starts again",
+    "no action needed: the mirror creates the tables and starts again",
 )
 MIRROR_OFFSET_GONE = unavailable(
     "CHS-713",
@@ -159,7 +159,7 @@ MIRROR_GROUP_UNREAD = unavailable(
 MIRROR_NOT_COORDINATED = unavailable(
     "CHS-714",
     "the mirror could not commit: {reason}",
-    "check Kafka and mirror.catalog, then start again: records that were handed over are committed then",
+    "check Kafka and mirror.catalog, then start again: records that were handed over are then committed",
 )
 MIRROR_CATALOG_UNAVAILABLE = unavailable(
     "CHS-715",
@@ -174,7 +174,7 @@ MIRROR_KAFKA_UNANSWERED = unavailable(
 MIRROR_TRANSACTION_HANGS = unavailable(
     "CHS-719",
     "a transaction on the control topic {topic} has not ended for {minutes} minutes; partition {partition} cannot be "
-    "read from offset {offset} on; {producer} opened it",
+    "read from offset {offset} on; {producer} opened the transaction",
     "if that producer still runs, end it; if the transaction stays open, abort it: kafka-transactions.sh "
     "--bootstrap-server BROKER abort --topic {topic} --partition {partition} --start-offset {offset}; then start "
     "again: what was handed over lands once",
@@ -199,7 +199,7 @@ MIRROR_NO_COORDINATOR = unavailable(
 )
 MIRROR_NOT_FENCED = unavailable(
     "CHS-722",
-    "Kafka opens no producer for {tps}: {reason}; the mirror commits the other topic-partitions meanwhile",
+    "the mirror cannot open a Kafka producer for {tps}: {reason}; meanwhile, it commits the other topic-partitions",
     "look for the cause in the brokers' logs; the mirror tries again in each round, and lands the records that wait as "
     "long as Kafka holds them",
 )

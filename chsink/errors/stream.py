@@ -90,7 +90,7 @@ NOT_DETERMINISTIC = preflight(
     "CHS-604",
     "the transform is not deterministic (rand, uuid, the current time, a UDF marked nondeterministic): a retry would "
     "produce other rows",
-    "derive values from the record, or compute them in ClickHouse by a DEFAULT expression",
+    "derive values from the record, or compute them in ClickHouse with a DEFAULT expression",
 )
 NOT_A_STREAM = config(
     "CHS-605",

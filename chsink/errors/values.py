@@ -7,10 +7,10 @@ from chsink.errors.entry import bad_value, config, preflight
 BAD_VALUE = bad_value(
     "CHS-501",
     "a record does not fit its table: {first}",
-    'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (errors.on_tombstone '
-    "for null values only); or change the column, make sure that no process of the job is running, executors included, "
-    "and run `chsink state resolve {arguments} --resend --senders-gone`, which names the rows to delete first, if any; "
-    "then start again",
+    'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (for null values '
+    "alone, set errors.on_tombstone instead); or change the column, make sure that no process of the job is running, "
+    "executors included, and run `chsink state resolve {arguments} --resend --senders-gone`, which names the rows to "
+    "delete first, if any; then start again",
 )
 TOO_MANY_BAD = bad_value(
     "CHS-513",
@@ -117,6 +117,6 @@ SAMPLE_TOO_FEW = preflight(
 MIRROR_BAD_VALUE = bad_value(
     "CHS-511",
     "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {first}",
-    'set errors.on_bad_value = "skip" to skip such records (errors.on_tombstone = "skip" for null values only), or '
-    "change the column, then start again",
+    'set errors.on_bad_value = "skip" to skip such records (for null values alone, set errors.on_tombstone = "skip" '
+    "instead), or change the column, then start again",
 )

@@ -76,8 +76,8 @@ def ensure(set_name: str, progress: ivy.DownloadProgress | None = None, *, file:
 def spark_jars(progress: ivy.DownloadProgress | None = None) -> str:
     """The jars of Spark's Kafka source as ``spark.jars`` and ``spark-submit --jars`` take them: paths joined by commas.
 
-    Missing ones are fetched first: ``progress`` is called with the number of fetched jars and of all, or, without it,
-    standard error shows both.  Raises ChsinkError if one cannot be fetched.
+    Missing ones are fetched first: ``progress`` is called with the number of jars fetched so far and the number of
+    all; without it, standard error shows both.  Raises ChsinkError if one cannot be fetched.
     """
     return ",".join(map(str, ensure(SPARK_KAFKA, progress)))
 

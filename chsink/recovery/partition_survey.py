@@ -48,7 +48,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 
 Say = Callable[[str], None]
 _NEW_TABLE = (
-    "chsink cannot recover a recreated topic: land it in another table: create the table, name it in the topic's "
+    "chsink cannot recover a recreated topic; land it in another table: create the table, name it in the topic's "
     '[[route]], set kafka.starting_offsets = "earliest" and start with a new checkpoint (set sink.checkpoint to a new '
     "folder)"
 )
@@ -287,7 +287,8 @@ class PartitionSurvey:
             return OffsetRange(min(seen.range.start, lost[0].start), lost[0].start)
         return self._refused(
             f"records that Kafka holds have no row, and nothing explains it: offsets {in_words(lost)}, {_count(lost)} "
-            f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert only what is missing: {cut}",
+            f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert exactly what is "
+            f"missing: {cut}",
             f"{self._delete_from(lost[0].start)}; then add `--accept-removed` to this command: the next start inserts "
             "these records, and all after them; only if a filter of your program leaves out each of these records, "
             f"{_count(lost)} in all, add `{option_for(self._key, lost)}` instead",

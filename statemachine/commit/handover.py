@@ -256,8 +256,8 @@ START: tuple[Rule[Standing, Begin], ...] = (
         "tables that are new do not know it, and all others do",
         lambda x: None in x.links and all(p.joins for p in x.places if p.link is None and not p.left),
         Begin.JOIN,
-        "store the offset below which the others lack nothing in the new tables, if they share by the same `table_by`; "
-        "otherwise the one up to which records were handed over",
+        "in the new tables, store the offset below which the others lack nothing, if they share by the same "
+        "`table_by`; otherwise the one up to which records were handed over",
     ),
     Rule(
         "TABLE_UNKNOWN",

@@ -85,7 +85,8 @@ UNITS: tuple[Rule[Eligibility, UnitFate], ...] = (
     ),
     Rule(
         "DUPLICATE",
-        "`b <= until`, and it is no unit of a backfill: `b = origin`, and one was asked for from `a` or below",
+        "`b <= until`, unless it is a unit of a backfill (`b = origin`, and a backfill was asked for from `a` or "
+        "below)",
         lambda x: x.b <= x.until and not x.fills_back,
         UnitFate.DROP,
         "drop: all of it landed, or came before the table",

@@ -47,7 +47,7 @@ def test_a_finding_as_an_error_and_as_json() -> None:
     assert finding.as_dict() == {
         "id": "CHS-228",
         "severity": "info",
-        "sentence": "the shard layout of t has changed: it applies to new records only",
+        "sentence": "the shard layout of t has changed; the new one applies to new records only",
         "fix": "no action needed if the change is intended",
     }
     assert isinstance(finding.error(), PreflightError)

@@ -94,7 +94,7 @@ def test_rows_that_a_person_inserts_are_those_of_the_whole_range(make_job: MakeJ
     announce(job, {0: (10, 45)})
     edit(job, seen={"before_at": 1, "marks": ()})
     error = refused(job, spark, HaltError, r"CHS-314.* \[10, 20\)")
-    says(error, "all rows that the range in doubt lacks, those of its other pieces, too")
+    says(error, "all missing rows of the range in doubt yourself, including those of its other pieces")
 
     _, _, end = job.phases()[0]
     insert(job, 0, range(14, end))

@@ -58,7 +58,7 @@ def test_a_table_that_was_made_again_under_its_keeper_path(
     """
     feeds = tuple(table(f"{kind}MergeTree", name="fed") for kind in fed)
     said = why_forgotten(table("ReplicatedMergeTree", feeds=feeds), then, now)
-    assert (said is not None and "made again" in said) is forgotten
+    assert (said is not None and "created again" in said) is forgotten
 
 
 SMALL = table("MergeTree", name="fed", merge_tree={"non_replicated_deduplication_window": "40"})

@@ -27,9 +27,9 @@ CASES = {
     "dead_letters_have_a_place": [
         (DEAD, "dead_letters", "chsink sql dead-letters"),
         ('errors.in_doubt = "dead_letter"', "dead_letters", "chsink sql dead-letters"),
-        ('[dead_letters]\ntable = "t"\n' + ROUTES, "dead_letters.table", "of its own"),
+        ('[dead_letters]\ntable = "t"\n' + ROUTES, "dead_letters.table", "only dead letters use"),
         ('[dead_letters]\ntable = "d"\ntopic = "d"', "dead_letters", "not both"),
-        ('[dead_letters]\ntopic = "flights"', "dead_letters.topic", "of its own"),
+        ('[dead_letters]\ntopic = "flights"', "dead_letters.topic", "only dead letters use"),
     ],
     "page_is_guarded": [
         (f'[observe]\nui = "{address}"', "observe.ui", "observe.ui_token")

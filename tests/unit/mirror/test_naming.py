@@ -181,7 +181,7 @@ def test_too_many_are_named_before_one_is_created() -> None:
     def never(*_: object) -> str:
         raise AssertionError
 
-    with pytest.raises(HaltError, match=r"CHS-360.*more than 3 .*: shop.of_x, shop.of_y\n"):
+    with pytest.raises(HaltError, match=r"CHS-360.*more Iceberg tables than the 3 .*: shop.of_x, shop.of_y\n"):
         begin_tables(opened, error, never)
 
 
@@ -213,7 +213,7 @@ def test_the_job_file_says_what_is_wrong() -> None:
     named = {"table_by": {**by, "others": "shop.{value}"}}
     assert "auto_create is off" in problems(named)
     assert "auto_create is off" in problems({**named, "auto_create": False}, auto_create=True)
-    assert "a coordinator apart does not learn" in problems(named, auto_create=True, coordinator="apart")
+    assert "the coordinator does not learn" in problems(named, auto_create=True, coordinator="apart")
     assert "must contain {value} once" in problems({"table_by": {**by, "others": "shop.x"}}, auto_create=True)
     assert "nothing defines the placeholder {x}" in problems(
         {"table_by": {**by, "others": "{x}.{value}"}}, auto_create=True
