@@ -114,6 +114,8 @@ CHANGES = (
     "backfill",
 )  # fmt: skip
 
+NEW_CHECKPOINT = "the logs of {} are not those that the mirror has read: before the next start, set mirror.checkpoint to a new folder"
+
 
 @mirror.command()
 def resolve(  # noqa: PLR0917 - arguments and options of a command
@@ -151,6 +153,9 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
                   at_most: how many offsets these are
     backfill      the part of given_up that `chsink mirror backfill` can land later
 
+    If a topic was created again or its log has lost records, the next start needs a new folder as mirror.checkpoint;
+    the command says so (new_checkpoint in --json).
+
     If tables share a topic and no longer know its table_by, name them together.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if reread == skip:
@@ -173,10 +178,13 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
         if not as_json:
             shown = [change.as_dict() for change in decision.changes]
             print_table(CHANGES, [["-" if one[c] is None else str(one[c]) for c in CHANGES] for one in shown])
+            if decision.moved:
+                typer.echo(NEW_CHECKPOINT.format(", ".join(map(str, decision.moved))))
         confirm(QUESTIONS[choice], yes=yes)
         carry_out(opened.names, decision)
     if as_json:
-        print_json({"decided": choice, "changes": [change.as_dict() for change in decision.changes]})
+        changes = [change.as_dict() for change in decision.changes]
+        print_json({"decided": choice, "changes": changes, "new_checkpoint": bool(decision.moved)})
 
 
 def check_named(tables: Collection[str], config: Config) -> None:

@@ -602,8 +602,8 @@ WINDOW_SHORT = preflight(
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
-    "{table} at {url} remembers {theirs}, less than another replica, and each replica also removes the tokens of the others: chsink "
-    "counts with the least, {least}",
+    "{table} at {url} remembers {theirs}, less than another replica; each replica also removes the tokens of the "
+    "others, so chsink counts with the least, {least}",
     "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )

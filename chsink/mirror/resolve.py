@@ -84,6 +84,13 @@ class MirrorDecision:
         """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
         return any(change.decided.forget for change in self.changes)
 
+    @property
+    def moved(self) -> list[TopicPartition]:
+        """Those whose log is another one now, so that the group moves: what a checkpoint has planned of the earlier one
+        must not be read of it.
+        """
+        return sorted({tp for change in self.changes for tp in change.decided.group})
+
 
 def decide(
     names: Names, targets: Mapping[str, Target], named: Collection[str], source: KafkaCluster, choice: TableVerdict
@@ -145,8 +152,8 @@ def carry_out(names: Names, decision: MirrorDecision) -> None:
     """Store the decision.  Raises as :func:`decide`, and services.MIRROR_COMMITS_FAIL."""
     with ExitStack() as fenced:
         coordinator = fenced.enter_context(names.sender(names.coordinator_id, names.control_group))
-        moved = sorted({tp for change in decision.changes for tp in change.decided.group})
-        workers = {tp: fenced.enter_context(names.sender(names.worker_id(tp), names.group)) for tp in moved}
+        worker_ids = {tp: names.worker_id(tp) for tp in decision.moved}
+        workers = {tp: fenced.enter_context(names.sender(id_, names.group)) for tp, id_ in worker_ids.items()}
         passed = _ends(names) if decision.forget else {}  # nobody hands over what these topic-partitions had any more
         if passed:
             coordinator.send(KEY, [], {TopicPartition(names.topic, number): end for number, end in passed.items()})

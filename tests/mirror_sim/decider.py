@@ -28,6 +28,7 @@ from tests.mirror_sim import oracle
 from tests.mirror_sim.job import feeds_of, opened
 from tests.mirror_sim.own_faults import OwnFaults
 from tests.mirror_sim.spark import batch_of
+from tests.sim.checkpoint import Checkpoint
 from tests.sim.hub import Group, Hub, Violation
 from tests.sim.kafka import PARTITION
 
@@ -166,6 +167,8 @@ class Decider:
         for change in decision.changes:
             self._note(world, change)
         resolve.carry_out(mirror.names, decision)
+        if decision.moved:
+            world.checkpoint = Checkpoint()
         return f"resolve --{verdict}"
 
     def _note(self, world: World, change: resolve.LinkChange) -> None:
