@@ -234,11 +234,14 @@ class StreamShape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InsertResult:
-    """The size of an inserted piece.  ``retries`` counts sends after the first; ``bytes`` is the body of one send."""
+    """The size of an inserted piece.  ``retries`` counts sends after the first; ``bytes`` is the body of one send.
+    ``unsure``: an earlier send may have left its token without its rows.
+    """
 
     rows: int
     bytes: int
     retries: int
+    unsure: bool = False
 
 
 class Word(NamedTuple):

@@ -114,7 +114,9 @@ CHANGES = (
     "backfill",
 )  # fmt: skip
 
-NEW_CHECKPOINT = "the logs of {} are not those that the mirror has read: before the next start, set mirror.checkpoint to a new folder"
+NEW_CHECKPOINT = (
+    "the log of {} is not the one that the mirror has read; set mirror.checkpoint to a new folder before the next start"
+)
 
 
 @mirror.command()

@@ -48,5 +48,5 @@ class TableLetters:
             return NOTHING
         token = letters_token(key, assignment.record, chunk)
         result = self.writer.insert(self.place, key.table, letters, token, assignment.deadline_ms)
-        place.check_kept(offsets, rows_of(letters))
+        place.after(result).check_kept(offsets, rows_of(letters))
         return result

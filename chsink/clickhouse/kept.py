@@ -4,6 +4,8 @@ Rules:
 - Where tokens are doubted, each piece is looked for before it is sent, and after.
 - Where they are trusted, the first piece on a shard is looked for once it was sent: if somebody moved parts, no other
   one is stored twice.  All others of the range are looked for by one question, after the last one was sent.
+- A plain MergeTree may remember the token of an insert that failed: it notes the token before it stores the part.  So
+  a piece whose first send failed or was not answered is looked for, too.
 - One bit stands for an offset, in what was sent and in the answer: a range of millions of offsets stays small.
 - The answer counts rows, too.  Where they are not one for each bit, or a bit is missing, the piece is asked for by
   itself, offset by offset.  So is a piece that has several rows of one record.
@@ -12,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -34,7 +36,7 @@ from chsink.clickhouse.probe import (
 from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, halts
 from chsink.errors.entry import Entry
-from chsink.ports import BlockWriter, Word
+from chsink.ports import BlockWriter, InsertResult, Word
 from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange
 
@@ -73,6 +75,10 @@ class ShardRange:
         if found is Presence.PARTIAL:
             raise self._refused(self.refusals.incomplete, offsets, rows_of(piece), there)
         return found is Presence.COMPLETE
+
+    def after(self, result: InsertResult) -> ShardRange:
+        """The same, once a piece was sent.  If an earlier send was unsure, it is looked for like one sent again."""
+        return replace(self, assignment=replace(self.assignment, again=True)) if result.unsure else self
 
     def check_kept(self, offsets: OffsetRange, sent: RowCounts) -> None:
         """Halts unless the table has each of these rows of the chunk once, as far as somebody has to look."""

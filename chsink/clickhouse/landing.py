@@ -34,7 +34,7 @@ from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import LetterSettings, fingerprint
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.ports import Decoder, KafkaCluster, StateStore, StreamShape
-from chsink.sharding import Layout
+from chsink.sharding import Layout, Shard
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from chsink.statemachine.records import TopicTable
 from chsink.statemachine.table import Policy
@@ -224,7 +224,10 @@ def letters_part(cluster: Cluster) -> LetterSettings | None:
     fates = fates_of(cluster.config.errors)
     by_key = {"on_bad_value": fates.bad_value.value, "on_tombstone": (fates.tombstone or fates.bad_value).value}
     if cluster.letters is not None:
-        return LetterSettings(cluster.letters.table.identity, by_key)
+        table, first = cluster.letters.table, cluster.config.clickhouse.endpoints[0]
+        # ON CLUSTER gives the tables of all servers one UUID.
+        server = "" if table.replicated else Shard(first.urls, name=first.name).identity
+        return LetterSettings(f"{table.identity} {server}".rstrip(), by_key)
     place = letters_topic(cluster.config)
     return None if place is None else LetterSettings(f"topic {place.topic}", by_key)
 

@@ -160,7 +160,7 @@ def _insert(
             continue
         token = piece_token(assignment.key, assignment.record, chunk.index, piece.shard)
         result = writer.insert(piece.shard, assignment.key.table, piece.batch, token, assignment.deadline_ms)
-        kept.sent(place, chunk.offsets, piece.batch)
+        kept.sent(place.after(result), chunk.offsets, piece.batch)
         sent.append(result)
     return sent, unproven
 

@@ -127,7 +127,7 @@ class ShardWriter:
             raise services.INSERT_UNANSWERED(
                 url=client.url, table=table, seconds=round(self.retry_for_s), reason=error
             ) from error
-        return InsertResult(batch.num_rows, body.size, sends - 1)
+        return InsertResult(batch.num_rows, body.size, sends - 1, unsure=sends > 1 and not own.replicated)
 
     def rows_there(
         self,

@@ -104,6 +104,12 @@ REPLICAS_DIFFER = preflight(
     "{table} is not one table on its replicas: they use different Keeper paths ({places})",
     "list only replicas of one shard under one endpoint",
 )
+REPLICA_ZONES = preflight(
+    "CHS-207",
+    "{table} is on servers with different time zones ({zones}): they put one time into different table partitions, and "
+    "a piece that is sent again to another replica lands twice",
+    "set the same <timezone> in the configuration of these servers, and restart them",
+)
 NO_QUORUM = preflight(
     "CHS-207",
     "{table} has {total:replicas} and insert_quorum is {quorum}: if a replica fails for good right after "
@@ -127,6 +133,12 @@ VIEW_FORGETS = preflight(
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after {fills} has forgotten its token is counted twice there",
     "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
+)
+VIEW_PARTITION = preflight(
+    "CHS-208",
+    "the materialized view {view} of {table} fills {fills}, which is partitioned by {columns}: that changes from "
+    "insert to insert, so a piece that is sent again may be counted twice there",
+    "partition {fills} by a column that comes from the record, such as its timestamp or _kafka_timestamp",
 )
 VIEW_UNSEEN = preflight(
     "CHS-208",
@@ -613,7 +625,10 @@ REPLICA_READONLY = preflight(
     "CHS-244",
     "{table} at {url} takes no inserts: {why}",
     "check this server's connection to its Keeper; if that is in order, run SYSTEM RESTART REPLICA {table} on it, and "
-    "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data",
+    "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data; if it has lost the data of all "
+    "replicas, it has lost the deduplication tokens, too: stop the job before you restore; if `chsink status` then "
+    "shows a BEFORE of {table}, run `chsink state resolve TOPIC PARTITION` before the next start, with --landed if all "
+    "rows are there, otherwise with --resend, which names the rows to delete first",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -639,7 +654,8 @@ REPLICAS_INACTIVE = preflight(
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
     "{table} has replicas that the job file does not list: {names}",
-    "add their URLs to `replicas` of the endpoint, so that chsink can use them if the others are away",
+    "add their URLs to `replicas` of the endpoint: chsink can then use them if the others are away, and sees how long "
+    "they remember tokens; each replica removes tokens of all, so one that remembers less makes rows land twice",
 )
 REPLICA_AWAY = preflight(
     "CHS-249",

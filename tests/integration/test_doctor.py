@@ -279,6 +279,27 @@ def test_views_whose_tables_do_not_deduplicate(bench: Bench) -> None:
     assert bench.doctor().severities("CHS-208") == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("columns", "select", "partition", "says"),
+    [
+        ("id UInt64, at DateTime DEFAULT now()", "id", "toYYYYMM(at)", "partitioned by at"),
+        ("id UInt64, at DateTime DEFAULT now()", "id, toDateTime(id) AS at", "toYYYYMM(at)", ""),
+        ("id UInt64, host String", "id, concat('at ', hostName()) AS host", "host", "partitioned by host"),
+        ("id UInt64, at DateTime", "id, now() AS at", "id % 2", ""),
+    ],
+)
+def test_a_view_whose_table_is_partitioned_by_the_time_of_the_insert(
+    bench: Bench, columns: str, select: str, partition: str, says: str
+) -> None:
+    """⚑ A token is remembered for each table partition: a piece that was sent again a second later was there twice."""
+    bench.make_table()
+    at, engine = bench.database, DEDUPLICATING.replace("ORDER BY", f"PARTITION BY {partition} ORDER BY")
+    bench.make_table(columns, engine, "filled")
+    bench.client.command(f"CREATE MATERIALIZED VIEW {at}.v TO {at}.filled AS SELECT {select} FROM {at}.t")
+    [found] = bench.doctor().of("CHS-208")
+    assert (found["severity"], says in found["sentence"]) == ("warning" if says else "ok", True)
+
+
 def test_a_metadata_column_that_records_do_not_fit(bench: Bench) -> None:
     bench.make_table(COLUMNS + ", _kafka_timestamp DateTime")
     assert bench.doctor().errors == {"CHS-223"}

@@ -19,7 +19,7 @@ from chsink.embedded.kafka import EmbeddedKafka
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.conftest import MakeTopic
 from tests.support.job import command, eventually, select
-from tests.support.replicas.service import ReplicaClickHouse
+from tests.support.replicas.service import ReplicaClickHouse, replicas, running
 
 pytestmark = pytest.mark.slow
 COLUMNS = "id UInt32, _kafka_topic String, _kafka_partition Int32, _kafka_offset Int64"
@@ -200,7 +200,7 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     said = {one["id"]: (one["severity"], one["sentence"]) for one in bench.doctor()}
     assert said == {
         "CHS-247": ("warning", f"2 of 3 replicas of {at} are active; an insert needs 2"),
-        "CHS-248": ("info", f"{at} has replicas that the job file does not list: ghost"),
+        "CHS-248": ("warning", f"{at} has replicas that the job file does not list: ghost"),
     }
     command(second, f"SYSTEM DROP REPLICA 'ghost' FROM ZKPATH '{bench.path(table)}'")
     assert bench.doctor() == []
@@ -218,6 +218,22 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
         assert f"SYSTEM {statement} REPLICA {at}" in found["fix"]
         command(second, f"SYSTEM {statement} REPLICA {at}")
     eventually("a replica that takes inserts", lambda: bench.doctor() == [])
+
+
+def test_replicas_in_two_time_zones(
+    tmp_path: Path, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    """⚑ They put one time into two table partitions: a piece that was sent to one, and again to the other, landed twice."""
+    [server] = replicas(tmp_path / "elsewhere", zookeeper.hosts, 1)
+    monkeypatch.setenv("TZ", "America/New_York")
+    with running([server]):
+        command(server.url, f"CREATE DATABASE {bench.database}")
+        engine = f"ReplicatedMergeTree('{bench.path('t')}', 'elsewhere') ORDER BY tuple()"
+        command(server.url, f"CREATE TABLE {bench.database}.t ({COLUMNS}) ENGINE = {engine}")
+        bench.listed = [*bench.urls[1:], server.url]
+        found = next(one for one in bench.doctor() if one["id"] == "CHS-207")
+    assert found["severity"] == "error"
+    assert f"{server.url}: America/New_York" in found["sentence"]
 
 
 def test_a_listed_replica_that_is_away(bench: Bench) -> None:

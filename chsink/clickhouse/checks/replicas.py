@@ -19,7 +19,7 @@ LAG_S: Final = 5
 """A replica that needs longer for an insert of another one lags."""
 PAUSE_S, LOOKS = 0.2, 5
 _STATUS: Final = (
-    "SELECT zookeeper_path, replica_name, is_readonly, is_session_expired, toInt64(absolute_delay), "
+    "SELECT zookeeper_path, replica_name, timezone(), is_readonly, is_session_expired, toInt64(absolute_delay), "
     "toInt64(queue_size), toInt64(log_max_index), toInt64(log_pointer), toInt64(lost_part_count), "
     "toInt64(active_replicas), toInt64(total_replicas), mapKeys(replica_is_active) "
     "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
@@ -34,6 +34,7 @@ class Status:
 
     path: str
     name: str
+    zone: str
     readonly: bool
     session_expired: bool
     delay_s: int
@@ -51,10 +52,11 @@ def status(client: Queries, table: TargetTable) -> Status | None:
     rows = client.query(_STATUS, {"database": table.database, "name": table.name})
     if not rows:
         return None
-    path, name, readonly, expired, *numbers, names = rows[0]
+    path, name, zone, readonly, expired, *numbers, names = rows[0]
     delay_s, queue, last, pointer, lost, active, total = numbers
     whole = tuple(sorted(names))
-    return Status(path, name, bool(readonly), bool(expired), delay_s, queue, last, pointer, lost, active, total, whole)
+    states = bool(readonly), bool(expired)
+    return Status(path, name, zone, *states, delay_s, queue, last, pointer, lost, active, total, whole)
 
 
 def log_end(seen: Iterable[Status]) -> int:
@@ -118,7 +120,10 @@ def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, a
     unlisted = sorted(set(any_of_them.names) - {one.name for one in by_url.values()})
     if unlisted and all_answer:
         names = ", ".join(unlisted)
-        yield found(Severity.INFO, preflight.REPLICAS_UNLISTED, table=table.canonical, names=names)
+        yield found(Severity.WARNING, preflight.REPLICAS_UNLISTED, table=table.canonical, names=names)
+    if table.partition_key and len({one.zone.removeprefix("Etc/") for one in by_url.values()}) > 1:  # of UTC
+        zones = ", ".join(f"{url}: {one.zone}" for url, one in by_url.items())
+        yield found(Severity.ERROR, preflight.REPLICA_ZONES, table=table.canonical, zones=zones)
 
 
 def memory_findings(table: TargetTable, url: str, needed_s: int, longest_s: int) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ def replication(name: str, replicas: Replication) -> Finding | None:
 @dataclass(frozen=True, slots=True)
 class View:
     """A materialized view behind the target: ``engine`` and the window are those of the table it fills, which may have
-    no limit by time.
+    no limit by time.  ``volatile`` is what of that table's partition key changes from insert to insert.
     """
 
     name: str
@@ -76,6 +76,7 @@ class View:
     engine: str
     window_blocks: int | None
     window_s: int | None = None
+    volatile: tuple[str, ...] = ()
 
 
 def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | None = None) -> list[Finding]:
@@ -96,6 +97,9 @@ def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | N
             of = {"theirs": memory(view.window_blocks, view.window_s), "ours": memory(blocks, seconds)}
             settings = _as_much(view, blocks, seconds)
             findings.append(found(Severity.WARNING, preflight.VIEW_FORGETS, settings=settings, **of, **place))
+        if view.volatile:
+            columns = ", ".join(view.volatile)
+            findings.append(found(Severity.WARNING, preflight.VIEW_PARTITION, columns=columns, **place))
     if attached and not findings:
         findings.append(passed(preflight.VIEW_MAY_DOUBLE, count=len(attached), table=name))
     return findings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import TargetTable
@@ -20,7 +20,8 @@ from chsink.notation.type_text import TypeNode, parse_type_text
 
 NON_DETERMINISTIC = re.compile(
     r"\b(now\w*|today|yesterday|current_?(time|date)\w*|utc_?timestamp|rand\w*|generate(UUID|ULID|Snowflake)\w*"
-    r"|hostName|uptime|serverUUID|query_?id|rowNumberIn\w*)\s*\(",
+    r"|hostName|FQDN|getMacro|uptime|serverUUID|(server)?timezone|(initial_?)?query_?id|rowNumberIn\w*"
+    r"|dictGet\w*|joinGet\w*)\s*\(",
     re.IGNORECASE,
 )
 
@@ -146,9 +147,7 @@ def _partitions(target: RoutedTable) -> Iterator[Finding]:
     """Partition keys that come out differently when a piece is sent again: the same token would not deduplicate."""
     for shard in target.shards:
         url, table = shard.url, shard.table
-        volatile = [c for c in volatile_columns(table) if _names(table.partition_key, c)]
-        if NON_DETERMINISTIC.search(table.partition_key):
-            volatile.append(table.partition_key)
+        volatile = volatile_partition(table, volatile_columns(table))
         if volatile:
             columns = ", ".join(volatile)
             yield found(Severity.ERROR, preflight.VOLATILE_PARTITION, table=target.name, url=url, columns=columns)
@@ -160,6 +159,12 @@ def _defaults(target: RoutedTable) -> Iterator[Finding]:
     if volatile:
         columns = ", ".join(volatile)
         yield found(Severity.WARNING, preflight.VOLATILE_DEFAULT, columns=columns, table=target.name)
+
+
+def volatile_partition(table: TargetTable, volatile: Iterable[str]) -> list[str]:
+    """What of its partition key depends on when or where a row is inserted, if these columns do."""
+    columns = [c for c in volatile if _names(table.partition_key, c)]
+    return [*columns, table.partition_key] if NON_DETERMINISTIC.search(table.partition_key) else columns
 
 
 def volatile_columns(table: TargetTable) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
+from chsink.clickhouse.checks.tables import NON_DETERMINISTIC, volatile_columns, volatile_partition
 from chsink.clickhouse.feeds import filled_by
 from chsink.clickhouse.grants import On, Use, rights_on, statement
-from chsink.clickhouse.table import TargetTable, read_table
+from chsink.clickhouse.table import TargetTable, read_columns, read_table
 from chsink.config import Config
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found
@@ -18,6 +20,8 @@ from chsink.notation.sql import TableName
 from chsink.ports import Queries
 
 VIEW_DEPTH: Final = 4
+_ALIAS: Final = re.compile(r"\bAS (`[^`]+`|\w+)")
+"""The name of what was computed before it."""
 _OF_TABLE: Final = "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 
 
@@ -58,7 +62,8 @@ def attached(client: Queries, table: TargetTable) -> Dependents:
             if described is None:
                 behind.unseen.append(fills)
                 continue
-            behind.views.append(_view(view, described))
+            volatile = _volatile(client, view, ddl, described)
+            behind.views.append(_view(view, described, volatile))
             behind.filled.append(described)
             if fills not in seen and depth < VIEW_DEPTH:
                 seen.add(fills)
@@ -66,11 +71,21 @@ def attached(client: Queries, table: TargetTable) -> Dependents:
     return behind
 
 
-def _view(view: TableName, fills: TargetTable) -> View:
+def _volatile(client: Queries, view: TableName, ddl: str, fills: TargetTable) -> tuple[str, ...]:
+    """What of the table's partition key depends on when or where the view fills it: by a DEFAULT, or by its SELECT."""
+    if not fills.partition_key:
+        return ()
+    given = {column.name for column in read_columns(client, view.database, view.table)}
+    computed = (_ALIAS.search(ddl, one.end()) for one in NON_DETERMINISTIC.finditer(ddl))
+    volatile = {c for c in volatile_columns(fills) if c not in given} | {one[1].strip("`") for one in computed if one}
+    return tuple(volatile_partition(fills, sorted(volatile)))
+
+
+def _view(view: TableName, fills: TargetTable, volatile: tuple[str, ...]) -> View:
     name = f"{view.database}.{view.table}"
     if not fills.engine.endswith("MergeTree"):
         return View(name, str(fills.at), fills.engine, None)
-    return View(name, str(fills.at), fills.engine, fills.window_blocks, fills.window_s)
+    return View(name, str(fills.at), fills.engine, fills.window_blocks, fills.window_s, volatile)
 
 
 def _dependents(client: Queries, table: TableName) -> list[TableName]:

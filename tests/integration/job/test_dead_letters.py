@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from chsink.embedded.topics import delete_records
 from chsink.errors import HaltError, UnavailableError
 from tests.integration.exits.commands import command_of
 from tests.integration.job.conftest import MakeJob
-from tests.integration.job.faults import Failpoints
+from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import announce, insert, run
 from tests.support.job import DATABASE, Job, command, select
 from tests.support.kafka import Record, read_all
@@ -127,6 +128,23 @@ def resend(job: Job, error: HaltError, table: str, keeps: Mapping[str, Any]) -> 
     assert "delete them there first" in said
     assert "Let the next start send these ranges again? [y/N]" in said
     assert run(job, *again, "--yes", *flags(keeps)).exit_code == 0
+
+
+def test_another_first_endpoint(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
+    """⚑ ``ON CLUSTER`` gives the tables of all servers one UUID: a range in doubt left its dead letters on both."""
+    job = make_job(partitions=1, shards=2, shard_key=["id"])
+    table = f"{DATABASE}.dead_{job.tables[job.topic].removeprefix(f'{DATABASE}.')}"
+    job.create(create_table(f"{table} UUID '{uuid4()}'"))
+    job.settings = {**job.settings, "errors.on_bad_value": "dead_letter", "dead_letters.table": table}
+    job.send_values(0, BAD)
+    crash_before_after(job, spark, failpoints)
+    job.shards = job.shards[::-1]
+    with pytest.raises(HaltError, match="CHS-309.*changed since: dead_letters"):
+        job.drain(spark)
+    job.shards = job.shards[::-1]
+    job.drain(spark)
+    assert letters(job, table) == expected(job)
+    assert select(job.shards[1], f"SELECT count() FROM {table}").strip() == "0"
 
 
 @pytest.mark.soak

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,8 @@ from chsink.spark.sink import Sink, kafka_stream
 from chsink.statemachine.records import StateKey
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import Job, Row, await_query, command
+from tests.support.doubt import run
+from tests.support.job import Job, Row, await_query, command, select
 from tests.support.kafka import Record
 from tests.support.proxies import HttpFault, HttpProxy
 
@@ -115,6 +117,27 @@ def test_answer_lost(match: str, make_job: MakeJob, spark: SparkSession) -> None
         proxy.inject(HttpFault.DROP_ANSWER, match=match, times=2)
         job.drain(spark)
         assert proxy.fired[HttpFault.DROP_ANSWER] == 2
+        job.check()
+
+
+def test_a_token_without_its_rows(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ A plain MergeTree notes the token before it stores the part.  If that failed and the answer was lost, it dropped
+    the same piece as a duplicate when it was sent again: the rows were lost.
+    """
+    job = make_job(partitions=1)
+    where = f"WHERE database || '.' || name = '{job.tables[job.topic]}'"
+    part = Path(select(job.shards[0], f"SELECT data_paths[1] FROM system.tables {where}").strip()) / "all_1_1_0"
+    part.write_text("in the way")  # the server cannot give the first part its name
+    with HttpProxy(job.shards[0]) as proxy:
+        job.shards = [proxy.url]
+        job.send(0, 10)
+        proxy.inject(HttpFault.DROP_ANSWER, match="INSERT INTO `job`.`t_")
+        with pytest.raises(HaltError, match="CHS-314.*dropped a piece of 10 rows"):
+            job.drain(spark)
+        assert proxy.fired[HttpFault.DROP_ANSWER] == 1
+        part.unlink()
+        assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").exit_code == 0
+        job.drain(spark)
         job.check()
 
 

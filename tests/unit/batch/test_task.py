@@ -45,7 +45,7 @@ def batch(*offsets: int | None, topic: str = "t", partition: int = 1) -> pa.Reco
 @dataclass
 class Writer:
     """Keeps what it is given; ``fail_at`` fails that insert; ``there`` answers probes: offsets by (shard, start), beside
-    what was sent, but for the pieces at ``dropped``.  ``searched``: rows can be found, unless it ``refuses`` to look.
+    what was sent, but for the pieces at ``dropped``.  Inserts ``unsure_at`` failed at first.  ``searched``: rows can be found, unless it ``refuses`` to look.
     """
 
     sent: list[tuple[int, list[int], str, int]] = field(default_factory=list)
@@ -58,13 +58,15 @@ class Writer:
     refuses: bool = False
     fed: tuple[str, ...] = ()
     fail_at: int | None = None
+    unsure_at: tuple[int, ...] = ()
 
     def insert(self, shard: int, table: str, batch: pa.RecordBatch, token: str, deadline_ms: int) -> InsertResult:
         assert table == "db.t"
         if len(self.sent) == self.fail_at:
             raise services.KAFKA_UNAVAILABLE(bootstrap="here", reason="no answer")
         self.sent.append((shard, batch.column("offset").to_pylist(), token, deadline_ms))
-        return InsertResult(batch.num_rows, 8 * batch.num_rows, 0)
+        unsure = len(self.sent) - 1 in self.unsure_at
+        return InsertResult(batch.num_rows, 8 * batch.num_rows, int(unsure), unsure)
 
     def rows_there(self, shard: int, table: str, partition: TopicPartition, offsets: OffsetRange) -> dict[int, int]:
         assert table == "db.t"
@@ -471,6 +473,13 @@ def test_some_pieces_are_not_looked_for(again: bool, searched: bool) -> None:
     writer = Writer(there={(0, 10): [10, 11, 12, 13]}, searched=searched)
     assert settling(writer, again=again).error is None
     assert (writer.probes, writer.wholes, len(writer.sent)) == ([], [], 6)
+
+
+@pytest.mark.parametrize(("unsure_at", "halts"), [((), False), ((3,), True), ((0, 3), True), ((0, 2), False)])
+def test_a_new_piece_whose_first_send_failed_is_looked_for(unsure_at: tuple[int, ...], halts: bool) -> None:
+    """⚑ A plain MergeTree had noted its token and not stored its rows: AFTER was recorded, and they were lost."""
+    ack = settling(Writer(dropped=((1, 14),), unsure_at=unsure_at), again=False)
+    assert (ack.error is not None and reported(ack).name == "PIECE_DROPPED") == halts
 
 
 def test_the_pieces_of_a_range_in_doubt_are_looked_for_at_once() -> None:

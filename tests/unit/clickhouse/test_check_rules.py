@@ -72,6 +72,7 @@ def test_replicas_are_one_table_and_acknowledge_together(found: Replication, sev
         (View("d.v", "d.t2", "ReplicatedMergeTree", 0), "warning", " replicated_deduplication_window"),
         (View("d.v", "d.t2", "Null", None), "warning", "MergeTree"),
         (View("d.v", "d.t2", "", None), "warning", "MergeTree"),
+        (View("d.v", "d.t2", "MergeTree", 100, volatile=("at",)), "warning", "comes from the record"),
     ],
 )
 def test_a_view_counts_twice_unless_its_table_deduplicates(view: View, severity: str, fix: str) -> None:

@@ -75,6 +75,7 @@ def test_shards_that_are_alike_are_said_once() -> None:
         (table(("at", "DateTime", "DEFAULT", "now()")), ("CHS-209", "warning")),
         (table(("at", "DateTime", "DEFAULT", "now()"), partition_key="toYYYYMM(at)"), ("CHS-206", "error")),
         (table(("id", "UInt8"), partition_key="toDate(now())"), ("CHS-206", "error")),
+        (table(("r", "String", "DEFAULT", "dictGet('d', 'r', id)"), partition_key="r"), ("CHS-206", "error")),
         (table(("n", "UUID", "DEFAULT", "generateUUIDv4()")), ("CHS-209", "warning")),
         (table(engine="ReplacingMergeTree"), ("CHS-240", "warning")),
         (table(engine="SummingMergeTree"), ("CHS-240", "warning")),
