@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -18,8 +18,12 @@ A_contra = TypeVar("A_contra", bound=Assigned, contravariant=True)
 
 # --- tasks ---------------------------------------------------------------------------------------------------------
 
-TaskBody = Callable[[int, "Iterable[pa.RecordBatch]"], Ack]
-"""What one task does: (its number, its records) → its acknowledgement.  Picklable; see :mod:`chsink.batch.task`."""
+
+class TaskBody(Protocol):
+    """What one task does.  Picklable; see :mod:`chsink.batch.task`."""
+
+    def __call__(self, task: int, batches: Iterable[pa.RecordBatch], *, again: bool = False) -> Ack:
+        """Its number and its records → its acknowledgement.  ``again``: another attempt may have done some of it."""
 
 
 class Tasks(Protocol[A_contra]):

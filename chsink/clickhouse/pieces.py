@@ -230,6 +230,11 @@ def _field(records: pa.RecordBatch, decoded: Decoded, name: str) -> pa.Array:
 # --- the task --------------------------------------------------------------------------------------------------------
 
 
+def sent_again(assignments: Mapping[TopicPartition, Assignment]) -> dict[TopicPartition, Assignment]:
+    """The assignments of another attempt at a task: the one before may have sent of them, as in a range in doubt."""
+    return {tp: replace(assignment, again=True) for tp, assignment in assignments.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class PieceTask:
     """One task of a ClickHouse landing: :data:`chsink.batch.roles.TaskBody`.  All of it is small, and pickled.
@@ -253,10 +258,11 @@ class PieceTask:
     letters: LettersTable | LettersTopic | None = None
     watches: Mapping[TopicPartition, FieldWatch] = field(default_factory=dict)
 
-    def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
+    def __call__(self, task: int, batches: Iterable[pa.RecordBatch], *, again: bool = False) -> Ack:
         """Land what the task holds."""
+        mine = replace(self, assignments=sent_again(self.assignments)) if again else self
         with ExitStack() as closing:
-            return self._run(task, batches, closing)
+            return mine._run(task, batches, closing)
 
     def _run(self, task: int, batches: Iterable[pa.RecordBatch], closing: ExitStack) -> Ack:
         letters_for = self._letters_for

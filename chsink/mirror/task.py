@@ -146,7 +146,7 @@ class MirrorTask:
     plan: ReadPlan
     shares: Mapping[TopicPartition, Share]
 
-    def __call__(self, task: int, batches: Iterable[pa.RecordBatch]) -> Ack:
+    def __call__(self, task: int, batches: Iterable[pa.RecordBatch], *, again: bool = False) -> Ack:  # noqa: ARG002 - the group says it
         """Errors of the catalogue are reported in the acknowledgement, not raised: Spark would only repeat the task."""
         reader = TaskReader(self.plan)
         try:

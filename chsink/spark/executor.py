@@ -50,7 +50,8 @@ class ExecutorTask:
         """Land what the task holds; yield one row with the acknowledgement and the mean size of a record."""
         sizes = RecordSizes()
         whole = sizes.counted(to_the_end(batches, worker_input()))
-        ack = self.body(_number(), placed(whole, self.topics) if self.topics else whole)
+        number, again = _number()
+        ack = self.body(number, placed(whole, self.topics) if self.topics else whole, again=again)
         yield _rows([ack], sizes.mean)
 
 
@@ -65,8 +66,9 @@ class ExactTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Land what the task holds; yield one acknowledgement for each range that has a record, at least one."""
-        number, whole = _number(), to_the_end(batches, worker_input())
-        yield _rows([self.body(number, part) for part in by_part(whole)] or [self.body(number, iter(()))])
+        (number, again), whole = _number(), to_the_end(batches, worker_input())
+        acks = [self.body(number, part, again=again) for part in by_part(whole)]
+        yield _rows(acks or [self.body(number, iter(()), again=again)])
 
 
 def placed(batches: Iterable[pa.RecordBatch], topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -95,10 +97,11 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
             yield int(numbers[start]), rest.slice(start, end - start)
 
 
-def _number() -> int:
+def _number() -> tuple[int, bool]:
+    """The task's, and whether another attempt at it was begun before."""
     context = TaskContext.get()
     assert context is not None
-    return context.partitionId()
+    return context.partitionId(), context.attemptNumber() > 0
 
 
 def _rows(acks: Sequence[Ack], record_bytes: int = 0) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.dead_letters import TableLetters
 from chsink.clickhouse.landing import letters_topic
-from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared, sent_again
 from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import ShardWriter
@@ -137,6 +137,7 @@ class Runner:
         self, task: Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
     ) -> None:
         """Start one more attempt, and sometimes a speculative one beside it."""
+        mine = sent_again(assigned) if task.attempts else assigned
         task.attempts += 1
         group, clock = Group("executor"), clock_of(self.hub)
         task.running.append(group)
@@ -149,7 +150,7 @@ class Runner:
                 world = self.world
                 with self._letters(clock) as letters_for:
                     writer = partial(self._writer, clock)
-                    land = PieceLander(assigned, self.prepare, writer, world.kafka, self.fates, letters_for)
+                    land = PieceLander(mine, self.prepare, writer, world.kafka, self.fates, letters_for)
                     ack = run_task(task.number, self._read(task), plan, land, lambda: OneActor(self.hub))
             except SparkDied as error:
                 task.error = error

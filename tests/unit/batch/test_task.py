@@ -17,7 +17,7 @@ from chsink.batch.model import Ack, ChunkAck, total
 from chsink.batch.reader import ReadPlan, Span
 from chsink.batch.task import run_task
 from chsink.clickhouse.kept import Kept, ShardRange
-from chsink.clickhouse.pieces import Piece, PieceLander, Prepared
+from chsink.clickhouse.pieces import Piece, PieceLander, Prepared, sent_again
 from chsink.dlq.fates import Fate, Fates
 from chsink.driver.roles import Assignment
 from chsink.errors import ChsinkError, services
@@ -480,6 +480,15 @@ def test_a_new_piece_whose_first_send_failed_is_looked_for(unsure_at: tuple[int,
     """⚑ A plain MergeTree had noted its token and not stored its rows: AFTER was recorded, and they were lost."""
     ack = settling(Writer(dropped=((1, 14),), unsure_at=unsure_at), again=False)
     assert (ack.error is not None and reported(ack).name == "PIECE_DROPPED") == halts
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_another_attempt_of_spark_sends_is_looked_for(*, again: bool) -> None:
+    """⚑ As before, but the executor died before it could send the piece once more: nobody had looked."""
+    assignments = {TP: Assignment(KEY, RECORD, "layout", deadline_ms=99, alone=True)}
+    mine = sent_again(assignments) if again else assignments
+    ack = run(Writer(dropped=((1, 14),)), batch(*range(10, 20)), prepare=two_shards, assignments=mine)
+    assert (ack.error is not None and reported(ack).name == "PIECE_DROPPED") == again
 
 
 def test_the_pieces_of_a_range_in_doubt_are_looked_for_at_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 
 from chsink.batch.model import Ack
 from chsink.errors import UnavailableError
-from chsink.spark.executor import PART, by_part
+from chsink.spark import executor
+from chsink.spark.executor import PART, ExactTask, ExecutorTask, by_part
 from chsink.spark.runner import _most_tasks, _of_ranges
 from chsink.statemachine.ranges import OffsetRange
 
@@ -44,6 +45,25 @@ def test_what_a_part_leaves_unread_is_not_the_next_ones() -> None:
     firsts = [next(part).column("offset").to_pylist() for part in by_part(batches)]
 
     assert firsts == [[1, 2], [1]]
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 3])
+def test_a_task_is_told_that_it_is_another_attempt(attempt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(partitionId=lambda: 7, attemptNumber=lambda: attempt)
+    monkeypatch.setattr("chsink.spark.executor.TaskContext.get", lambda: context)
+    monkeypatch.setattr(executor, "worker_input", lambda: None)
+    monkeypatch.setattr(executor, "to_the_end", lambda batches, _: batches)
+    told = []
+
+    def body(task: int, batches: Iterable[pa.RecordBatch], *, again: bool = False) -> Ack:
+        told.append((task, len(list(batches)), again))
+        return Ack(task, None, None)
+
+    for task in (ExecutorTask(body), ExactTask(body)):
+        for batches in ([batch((0, 1))], []):
+            list(task(iter(batches)))
+
+    assert told == [(7, 1, attempt > 0), (7, 0, attempt > 0)] * 2
 
 
 def test_an_input_that_was_cut_off_ends_no_part() -> None:
