@@ -323,7 +323,12 @@ class World:
         self.reasons.add("topic recreated")
 
     def landed(self, tp: TopicPartition) -> int:
-        """The offset below which every table of the topic has all records."""
-        chains = [oracle.chain_of(self.catalog.tables[name]) for name in oracle.tables_of(self, tp.topic)]
-        links: list[Any] = [None if chain is None else chain.links.get(tp) for chain in chains]
-        return min((0 if link is None else link.until) for link in links)
+        """The offset below which every table of the topic has all records, also one that a new map leaves out, until the
+        tables have taken that map.
+        """
+        chains = {name: oracle.chain_of(table) for name, table in self.catalog.tables.items()}
+        links = {name: None if chain is None else chain.links.get(tp) for name, chain in chains.items()}
+        mine = [links.get(name) for name in oracle.tables_of(self, tp.topic)]
+        maps = {link.choice for link in mine if link is not None and link.choice}
+        mine += [link for link in links.values() if link is not None and link.choice in maps]
+        return min((0 if link is None else link.until) for link in mine)
