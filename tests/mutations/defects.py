@@ -85,7 +85,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=1,
+        seed=2,
     ),
     Defect(
         "a retry has a token of its own",
@@ -114,7 +114,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=62,
+        seed=42,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -183,7 +183,7 @@ DEFECTS = (
         "what is sent again is taken as kept",
         (drop("chsink.clickhouse.pieces._insert", "sent(...)"),),
         "after_means_landed",
-        seed=1,
+        seed=2,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
@@ -193,14 +193,14 @@ DEFECTS = (
             always("chsink.clickhouse.kept.SentAgain.check", "pieces"),
         ),
         "after_means_landed",
-        seed=1,
+        seed=2,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
         "rows that are there twice are taken as kept",
         (never("chsink.clickhouse.kept.ShardRange.check_kept", "alone"),),
         "at_most_once",
-        seed=13,
+        seed=2,
         often={"rows in doubt attached again": 8.0},
     ),
     Defect(
@@ -234,14 +234,14 @@ DEFECTS = (
         "dead letters that are there twice are taken as kept",
         (becomes("chsink.clickhouse.kept.ShardRange.check_kept", "has_more(...)", "_ and self.refusals is OF_PIECES"),),
         "at_most_once",
-        seed=94,
+        seed=249,
         often={"rows in doubt attached again": 8.0},
     ),
     Defect(
         "a replica that lags is asked for rows",
         (always("chsink.clickhouse.replicas.current", "in_keeper(...)"),),
         "at_most_once",
-        seed=106,
+        seed=112,
         often={"state lost": 6.0, "window overflowed by other writers": 4.0},
     ),
     Defect(
@@ -279,7 +279,7 @@ DEFECTS = (
         "dead letters are sent whatever their table remembers",
         (instead("chsink.clickhouse.writer.ShardWriter.insert", "_check_table(A, ...)", "if A == 0:\n    _"),),
         "at_most_once",
-        seed=22,
+        seed=21,
     ),
     Defect(
         "dead letters for a topic: the group is not asked",
@@ -299,7 +299,7 @@ DEFECTS = (
         "dead letters for a topic: the group is read before older senders are fenced",
         (moved("chsink.dlq.topic._Open.__init__", "_producer(...)", after="group_offsets(...)"),),
         "at_most_once",
-        seed=42,
+        seed=24,
         often={"speculative duplicate": 30.0},
     ),
     Defect(
@@ -313,14 +313,14 @@ DEFECTS = (
         "dead letters for a topic: a group that forgot is believed",
         (never("chsink.dlq.topic.TopicLetters._deliver", "again"),),
         "at_most_once",
-        seed=2,
+        seed=6,
         often=_TOPIC_FAULTS,
     ),
     Defect(
         "dead letters for a topic: what was forgotten is searched for in one chunk only",
         (argument("chsink.dlq.topic.TopicLetters._deliver", "delivered_until", 3, "offsets"),),
         "at_most_once",
-        seed=58,
+        seed=2,
         often=_TOPIC_FAULTS,
     ),
     Defect(
@@ -358,7 +358,7 @@ DEFECTS = (
             without("chsink.statemachine.writes.before", "... is Phase.AFTER"),
         ),
         "one_slot",
-        seed=2,
+        seed=5,
     ),
     # --- rounds ---------------------------------------------------------------------------------------------------------
     Defect(
@@ -399,7 +399,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=3,
+        seed=72,
     ),
     Defect(
         "the last chunk reaches beyond the range",
@@ -423,7 +423,7 @@ DEFECTS = (
         "a range is sent again by the present shard layout",
         (argument("chsink.driver.driver.Driver._layout", "layout", 0, "self.routes[key.topic].layout"),),
         "no_defect",
-        seed=2,
+        seed=5,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ DEFECTS = (
         "a task sends what it read of a topic that was recreated",
         (never("chsink.clickhouse.pieces.PieceLander.__call__", "topic_id"),),
         "announced_first",
-        seed=11,
+        seed=34,
     ),
     Defect(
         "a claim does not look for rows of what was never announced",
@@ -477,7 +477,7 @@ DEFECTS = (
         "retention during a settle goes unnoticed",
         (never("chsink.driver.recheck.check_still_held", "A > B.start"),),
         "after_means_landed",
-        seed=62,
+        seed=59,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -489,7 +489,7 @@ DEFECTS = (
         "inserts go on though the window by time is over",
         (never("chsink.clickhouse.dedup_mark.why_too_late", "A.seconds"),),
         "at_most_once",
-        seed=84,
+        seed=58,
         often={"executor frozen": 50.0, "insert answer lost": 20.0},
     ),
     Defect(
@@ -559,7 +559,7 @@ DEFECTS = (
         "a view's target that forgot tokens goes unnoticed",
         (never("chsink.clickhouse.dedup_mark.why_forgotten", "A is not None and B >= usable_blocks(A)"),),
         "at_most_once",
-        seed=4,
+        seed=53,
         often={
             "window overflowed by other writers": 20.0,
             "executor frozen": 50.0,
@@ -628,7 +628,7 @@ DEFECTS = (
         "a list of deleted offsets counts as never sent before",
         (argument("chsink.driver.driver.Driver._list_deleted", "_assign", "again", "False"),),
         "at_most_once",
-        seed=132,
+        seed=144,
         often=_DELETED_FAULTS | {"rows in doubt deleted": 8.0},
     ),
     # --- one topic, several tables ------------------------------------------------------------------------------------
@@ -636,7 +636,7 @@ DEFECTS = (
         "table_by may change in the middle of a batch",
         (becomes("chsink.driver.lanes.Lanes._check_choices", "A is not None", "_ and tp not in found"),),
         "at_most_once",
-        seed=13,
+        seed=5,
         of="tables",
     ),
     Defect(

@@ -24,7 +24,7 @@ REPLAY_DEFECTS = (
         "replay: a list in doubt is sent as if it were new",
         (argument("chsink.replay.run.Replay._settle", "_land", "again", "False"),),
         "mark_means_row",
-        seed=6,
+        seed=52,
     ),
     ReplayDefect(
         "replay: the list is not recorded before the insert",
@@ -49,7 +49,7 @@ REPLAY_DEFECTS = (
         "replay: a list in doubt is sent under new tokens",
         (instead("chsink.replay.run.Replay._settle", "_check_same(A, ...)", "_\nself._confirm([A])\nreturn"),),
         "at_most_once",
-        seed=20,
+        seed=26,
     ),
     # --- what is chosen -----------------------------------------------------------------------------------------------
     ReplayDefect(
@@ -85,7 +85,7 @@ REPLAY_DEFECTS = (
             without("chsink.replay.run.Replay._settle", "_was_reset(...)"),
         ),
         "at_most_once",
-        seed=93,
+        seed=5,
     ),
     ReplayDefect(
         "replay: a reset does not look whether a replay has begun meanwhile",
@@ -143,7 +143,7 @@ REPLAY_DEFECTS = (
         "replay: marks behind an open transaction are not waited for",
         (argument("chsink.replay.in_topic.InTopic.begin", "held_in", "whole", "False"),),
         "at_most_once",
-        seed=57,
+        seed=48,
     ),
     ReplayDefect(
         "replay: marks that Kafka did not confirm count",
