@@ -23,7 +23,7 @@ from tests.sim.world import WORLD_STEPS
 
 CHOSEN_SEEDS, LETTERED_SEEDS = (*range(1, 31), 109, 210), range(1, 11)
 SEEDS, STEPS = range(1, 21), 500
-FALSE_ALARMS = (777000534, 777000615, 777000853, 777001308)
+FALSE_ALARMS = (777000588, 777001020)
 LETTERED_IN_TABLE = 3
 """A seed whose dead letters are in a table."""
 
@@ -77,7 +77,7 @@ def test_what_a_person_does_to_a_range_in_doubt_is_not_counted_for_another_table
 
 def test_a_driver_that_wakes_up_with_an_old_checkpoint_and_another_table_may_halt() -> None:
     """It claims the sink; its table begins where the others are, and its plan lies before that."""
-    world = chosen.World(777000051, frozenset({1, 17, 100, 109, 130, 258, 259, 262, 267, 271}))
+    world = chosen.World(777000073)
     world.hub.factors["rows in doubt deleted"] = 8.0
     world.run(WORLD_STEPS)
     assert world.hub.counts["outcome CHS-305"]
