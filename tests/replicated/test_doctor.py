@@ -225,15 +225,17 @@ def test_replicas_in_two_time_zones(
 ) -> None:
     """⚑ They put one time into two table partitions: a piece that was sent to one, and again to the other, landed twice."""
     [server] = replicas(tmp_path / "elsewhere", zookeeper.hosts, 1)
+    bench.everywhere(f"DROP TABLE {bench.database}.t SYNC")
+    bench.make("t", settings=(cut := "PARTITION BY id % 2"))
     monkeypatch.setenv("TZ", "America/New_York")
     with running([server]):
         command(server.url, f"CREATE DATABASE {bench.database}")
-        engine = f"ReplicatedMergeTree('{bench.path('t')}', 'elsewhere') ORDER BY tuple()"
+        engine = f"ReplicatedMergeTree('{bench.path('t')}', 'elsewhere') ORDER BY tuple() {cut}"
         command(server.url, f"CREATE TABLE {bench.database}.t ({COLUMNS}) ENGINE = {engine}")
         bench.listed = [*bench.urls[1:], server.url]
-        found = next(one for one in bench.doctor() if one["id"] == "CHS-207")
-    assert found["severity"] == "error"
-    assert f"{server.url}: America/New_York" in found["sentence"]
+        found = next(one for one in bench.doctor() if "different time zones" in one["sentence"])
+    assert (found["id"], found["severity"]) == ("CHS-207", "error")
+    assert f"{bench.database}.t is on" in found["sentence"] and f"{server.url}: America/New_York" in found["sentence"]
 
 
 def test_a_listed_replica_that_is_away(bench: Bench) -> None:
