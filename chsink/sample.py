@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from chsink.clickhouse.cluster import Cluster
+from chsink.clickhouse.deletes import deletes_of
 from chsink.clickhouse.landing import IDENTITY_FIELDS
 from chsink.clickhouse.pieces import by_shard
 from chsink.clickhouse.shards import RoutedTable
@@ -187,9 +188,16 @@ def sample_findings(clickhouse: Cluster, kafka: KafkaAdmin, count: int, progress
             target = _existing(clickhouse, route)
             if target is None:
                 continue
-            columns, timezone = target.table.insertable, target.table.timezone
+            leads, deleting = (route.topic, target.name), config.errors.on_tombstone == "delete"
             decoder = decoder_of(
-                target.name, columns, timezone, shape, route.format, keys=route.keys, choice=route.choice
+                target.name,
+                target.table.insertable,
+                target.table.timezone,
+                shape,
+                route.format,
+                keys=route.keys,
+                choice=route.choice,
+                deletes=deletes_of(clickhouse, leads) if deleting else None,
             )
             layout = clickhouse.layout(route).to_json()
             sample = Sample(

@@ -25,6 +25,11 @@ def shown(path: Path) -> str:
     return "$" + "".join(f".{name}" if name.isidentifier() else f"['{name}']" for name in path)
 
 
+def is_plain(name: str) -> bool:
+    """Whether JSON writes the name as it is.  msgspec takes no others as members of a struct."""
+    return name.isprintable() and not {'"', "\\"} & set(name)
+
+
 def no_object(path: Path) -> str:
     """The reason for a record without the object at ``path``."""
     return f"no object at {shown(path)}"

@@ -9,12 +9,10 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from chsink.decode.field_paths import Object, Path, put
+from chsink.decode.field_paths import Object, Path, is_plain, put
 
 _RAW: Final = "raw"
 _MISSING: Final = msgspec.Raw(b"")
-_ESCAPED: Final = {'"', "\\"}
-"""What msgspec takes in no name."""
 
 
 class RawTexts:
@@ -27,7 +25,7 @@ class RawTexts:
             if not any(put(tree, path, _RAW) for tree in self._trees):
                 self._trees.append(Object())
                 put(self._trees[-1], path, _RAW)
-        self._plain = all(name.isprintable() and not _ESCAPED & set(name) for path in paths for name in path)
+        self._plain = all(is_plain(name) for path in paths for name in path)
         self._decoders = [msgspec.json.Decoder(_struct(tree)) for tree in self._trees] if self._plain else []
 
     def read(self, records: pa.Array) -> list[list[bytes]]:

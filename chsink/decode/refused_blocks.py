@@ -15,14 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from chsink.decode.codec import Mask
+from chsink.decode.field_paths import is_plain
 
 
 class Screen:
     """Checks records against ``fields``: the names and types with which the parser reads them."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
-        names = {f"f{number}": field.name for number, field in enumerate(fields)}
-        members = [(at, _kind(field.type), None) for at, field in zip(names, fields, strict=True)]
+        plain = {f"f{number}": field for number, field in enumerate(fields) if is_plain(field.name)}
+        members = [(at, _kind(field.type), None) for at, field in plain.items()]
+        names = {at: field.name for at, field in plain.items()}
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Record", members, rename=names))
 
     def suspects(self, records: pa.Array) -> Mask:

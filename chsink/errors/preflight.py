@@ -702,14 +702,15 @@ SPARK_JARS = preflight(
 )
 CHECKPOINT_NOT_WRITABLE = preflight(
     "CHS-238",
-    "cannot write to sink.checkpoint {checkpoint}: {reason}",
-    "free space on its disk if the disk is full; otherwise set sink.checkpoint to a folder that the job can write to, "
-    "or change its owner",
+    "cannot write to checkpoint {checkpoint}: {reason}",
+    "free space on its disk if the disk is full; otherwise change its owner, or set sink.checkpoint (for the mirror, "
+    "mirror.checkpoint) to a folder that the job can write to",
 )
 CHECKPOINT_FOREIGN = preflight(
     "CHS-239",
     "checkpoint {checkpoint} does not belong to this job: {reason}",
-    "set sink.checkpoint to a new folder; the sink resumes from its recorded state, not from the checkpoint",
+    "set sink.checkpoint (for the mirror, mirror.checkpoint) to a new folder; a start resumes from the recorded state, "
+    "not from the checkpoint",
     ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
 CHECKPOINT_NOT_CHECKED = preflight(

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from chsink.decode.binary import Cursors
+from chsink.decode.field_paths import is_plain
 from chsink.decode.inferred import Kinds
 from chsink.decode.messages import Message
 from chsink.formats.avro import avro_reader
@@ -130,11 +131,14 @@ def _only(names: Collection[str], inside: Mapping[str, Any]) -> Callable[[bytes]
 
 
 def only_members(members: Mapping[str, Any]) -> type[msgspec.Struct]:
-    """What msgspec reads as objects with no members but these, which it reads as what they map to."""
+    """What msgspec reads as objects with no members but these, which it reads as what they map to.  A member whose name
+    it cannot take is none of them.
+    """
+    taken = {name: kind for name, kind in members.items() if is_plain(name)}
     fields = [
-        (f"f{at}", kind, msgspec.Raw() if kind is msgspec.Raw else None) for at, kind in enumerate(members.values())
+        (f"f{at}", kind, msgspec.Raw() if kind is msgspec.Raw else None) for at, kind in enumerate(taken.values())
     ]
-    rename = {f"f{at}": name for at, name in enumerate(members)}
+    rename = {f"f{at}": name for at, name in enumerate(taken)}
     return msgspec.defstruct("Record", fields, rename=rename, forbid_unknown_fields=True, gc=False)
 
 

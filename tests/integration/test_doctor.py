@@ -649,3 +649,18 @@ def test_a_dry_run_reads_the_first_and_the_last_records_and_lands_none(bench: Be
 def _again(bench: Bench) -> str:
     """The same dry run: the one before left nothing behind in Kafka."""
     return CliRunner().invoke(app, ["doctor", "-c", str(bench.job), "--sample", "10", "--json"]).stdout
+
+
+def test_a_dry_run_reads_a_record_without_a_value_as_the_job_does(bench: Bench) -> None:
+    """It said that no record fits if ``errors.on_tombstone`` is "delete", where the job writes the deletion mark."""
+    columns = (
+        "id UInt32, name String, _kafka_topic String, _kafka_partition UInt32, _kafka_offset UInt64, is_deleted UInt8"
+    )
+    bench.make_table(columns, "ENGINE = ReplacingMergeTree(_kafka_offset, is_deleted) ORDER BY id")
+    produce(bench.bootstrap, bench.topic, 0, [{"name": "x"}, None, "{", {"name": "y"}], key=b'{"id":1}')
+    job = bench.job.read_text("utf-8").replace('table = "t"', 'table = "t"\nkey_format = "json"\nkey_columns = ["id"]')
+    (bench.folder / "deletes.toml").write_text(f'{job}\n[errors]\non_tombstone = "delete"\n', "utf-8")
+    argv = ["doctor", "-c", str(bench.folder / "deletes.toml"), "--sample", "10", "--json"]
+    report = Report(0, json.loads(CliRunner().invoke(app, argv).stdout)["findings"])
+    [finding] = report.of("CHS-507")
+    assert ": 1 of 4 sampled records do not fit" in finding["sentence"] and "not valid JSON" in finding["sentence"]

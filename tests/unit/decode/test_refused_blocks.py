@@ -23,12 +23,14 @@ COLUMNS = [
     Column("class", "Nullable(Float64)", "", ""),
     Column("at", "Nullable(DateTime64(3))", "", ""),
     Column("day", "Nullable(Date32)", "", ""),
+    Column('odd"\\\n', "Nullable(UInt8)", "", ""),
 ]
 GOOD = b'{"id":%d,"name":"n","flag":true,"price":1.5,"tags":["a"],"class":null,"at":"2026-01-02T03:04:05.678"}'
 BAD = (
     b'{"id":"none"}', b"{", b'{"id":1,"name":{}}', b'{"id":1,"tags":"a"}', b'{"id":1,"price":[]}', b"\xff\xfe", b"[]",
     b'{"id":1,"flag":"maybe"}', b'{"id":-1}', b'{"id":1}{}', b'{"id":true}', b'{"id":1,"name":7}', b'{"id":1,"class":"x"}',
     b'{"id":1,"at":"yesterday"}', b'{"id":1,"at":"2026-01-02 03:04"}', b'{"id":1,"at":"","day":"2026-01-02"}',
+    b'{"id":1,"odd\\"\\\\\\n":"x"}', b'{"id":1,"odd\\"\\\\\\n":7}',
 )  # fmt: skip
 
 

@@ -52,6 +52,16 @@ def values(*texts: str | bytes | None) -> pa.Array:
     return pa.array([t.encode() if isinstance(t, str) else t for t in texts], pa.binary())
 
 
+def test_names_that_json_writes_with_escapes() -> None:
+    """A column was added for such a field, and then no batch passed any more."""
+    offered = offered_by(settings("json"))
+    assert offered is not None
+    records = values(r'{"a\"":1,"b\\c":2,"d\n":3}', r'{"id":1,"a\"":2}', '{"id":1}')
+    assert offered.counts(records, {"id"}) == {'a"': 2, "b\\c": 1, "d\n": 1}
+    assert offered.counts(records, {"id", 'a"', "d\n"}) == {"b\\c": 1}
+    assert offered.columns(records, {"id", 'a"', "b\\c"}) == {"d\n": "Nullable(Int64)"}
+
+
 def test_json() -> None:
     offered = offered_by(settings("json"))
     assert offered is not None
