@@ -125,6 +125,27 @@ def test_fields_that_come_later(make_job: MakeJob, spark: SparkSession, failpoin
         job.drain(spark)
 
 
+@pytest.mark.soak
+def test_names_that_json_writes_with_escapes(make_job: MakeJob, spark: SparkSession) -> None:
+    """The columns were added and the rows inserted; then that batch, and each start after it, ended with CHS-708.  No
+    column is added for a name with control characters.
+    """
+    job = make_job(partitions=1, settings={"schema.evolution": "add_columns"})
+    odd = {'say "x"': 1, "back\\slash": "two", "new\nline": [3], "ta\tb": {'in"ner': 4}}
+    job.send_values(0, [{"id": 1, "text": "a", **odd}, {"id": 2, "text": "b"}, {"id": 3, "text": "c", **odd}])
+    job.drain(spark)
+    job.send_values(0, [{"id": 4, "text": "d", **odd}, {"id": "none", **odd}])
+    job.settings |= {"errors.on_bad_value": "skip"}
+    job.drain(spark)
+    names = ", ".join(f"`{name}`" for name in ('say "x"', "back\\\\slash"))
+    found = select(
+        job.shards[0], f"SELECT id, {names} FROM {job.tables[job.topic]} ORDER BY id FORMAT JSONCompactEachRow"
+    )
+    rows = [json.loads(line) for line in found.splitlines()]
+    assert [row[0] for row in rows] == [1, 2, 3, 4]
+    assert all([str(v) for v in row[1:]] == ["1", "two"] for row in rows if row[0] != 2)
+
+
 def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ A later value that does not fit is a bad value: never another day or another moment."""
     job = make_job(partitions=1, table=False, settings={"schema.auto_create": True, "errors.on_bad_value": "skip"})
