@@ -953,8 +953,8 @@ VERIFY_INCOMPLETE = preflight(
 NO_RECORD_TO_GUESS_FROM = preflight(
     "CHS-296",
     "Kafka holds no record of topic {topic} now, so the format of its records cannot be guessed",
-    "produce records, then run the command again; if there were some, Kafka has deleted them: see retention.ms of the "
-    "topic, which counts from the timestamps of the records",
+    "produce records, then run the command again; if there were some, their transactions were aborted, or Kafka has "
+    "deleted them: see retention.ms of the topic, which counts from the timestamps of the records",
 )
 NOTHING_TO_GUESS_FROM = preflight(
     "CHS-296",
