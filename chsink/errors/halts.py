@@ -334,8 +334,8 @@ RESEND_NOT_READABLE = preflight(
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them {where}: {delete}; then run this command again before you start the job: without its new "
-    "tokens, ClickHouse would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass --landed",
+    "delete them {where}: {delete}; then run this command again before you start the job: without "
+    "its new tokens, ClickHouse would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass --landed",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
@@ -350,8 +350,8 @@ RESEND_MAY_DOUBLE = preflight(
     "whether they belong to this range",
     "if these are all rows of this range, and its dead letters are there, pass --landed; to insert the range again, "
     "first copy rows of an earlier topic to another table (Kafka no longer holds their records), then delete all of "
-    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job: without "
-    "its new tokens, ClickHouse would drop the rows as duplicates",
+    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job: "
+    "without its new tokens, ClickHouse would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = preflight(
     "CHS-322",
