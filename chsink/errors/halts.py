@@ -334,8 +334,9 @@ RESEND_NOT_READABLE = preflight(
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them {where}: {delete}; then run this command again before you start the job: without "
-    "its new tokens, ClickHouse would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass --landed",
+    "delete them {where}: {delete}; then run this command again before you start the job: without its new tokens, "
+    "ClickHouse would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass "
+    "--landed",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
