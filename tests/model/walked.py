@@ -84,7 +84,7 @@ class Walk:
     model: Model = field(init=False)
     calls: list[str] = field(default_factory=list)
     sent: dict[int, int] = field(default_factory=dict)
-    """How many pieces the task has sent to each shard."""
+    """How many pieces the task has sent to each shard that it looks for afterwards."""
 
     def __post_init__(self) -> None:
         story = self.story
@@ -180,7 +180,7 @@ class Walk:
         model = self.model
         index, shard = divmod(task.piece, task.shards)
         if index >= model.protocol.chunk_count(task.record):
-            return self._searched(state, task)
+            return self._searched()
         if task.piece == 0:
             self.sent.clear()
         if task.rows[0] < 0:
@@ -197,23 +197,25 @@ class Walk:
             "piece sent": ("task.look", f"task.insert {index}:{shard}"),
         }.get(what, ())
 
-    def _searched(self, state: State, task: Task) -> Calls:
-        """What a task asks once it has sent all pieces again of a range whose tokens are trusted: of each shard that got
-        more than one.  Here, the answer is always that the table has each once: nobody deletes rows or moves parts in a
-        model world.
+    def _searched(self) -> Calls:
+        """What a task asks once it has sent all pieces: of each shard that got more than one of those that it looks for.
+        Here, the answer is always that the table has each once: nobody deletes rows or moves parts in a model world.
         """
-        again = self._looks(state, task)
-        return tuple(call for shard, n in self.sent.items() if n > 1 for call in _search(shard)) if again else ()
+        return tuple(call for shard, n in self.sent.items() if n > 1 for call in _search(shard))
 
     def _first(self, state: State, task: Task) -> Calls:
-        """What it asks once it has sent one: of the first piece on each shard."""
+        """What it asks once it has sent one: of the first one on each shard that it looks for."""
+        if not self._looks(state, task):
+            return ()
         shard = task.piece % task.shards
         self.sent[shard] = self.sent.get(shard, 0) + 1
-        return _search(shard) if self.sent[shard] == 1 and self._looks(state, task) else ()
+        return _search(shard) if self.sent[shard] == 1 else ()
 
     def _looks(self, state: State, task: Task) -> bool:
+        """Whether the piece may have been sent before: in a range sent again whose tokens are trusted, or by the task."""
         [driver], record = state.drivers, self.model.protocol.record(task.record)
-        return (driver.exact or driver.reinsert) and self.model.can_probe and not record.doubt.probe
+        again = driver.exact or driver.reinsert or task.stage == "sent"
+        return again and self.model.can_probe and not record.doubt.probe
 
 
 def _search(shard: int) -> Calls:
