@@ -627,8 +627,8 @@ REPLICA_READONLY = preflight(
     "check this server's connection to its Keeper; if that is in order, run SYSTEM RESTART REPLICA {table} on it, and "
     "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data; if it has lost the data of all "
     "replicas, it has lost the deduplication tokens, too: stop the job before you restore; if `chsink status` then "
-    "shows a BEFORE of {table}, run `chsink state resolve TOPIC PARTITION` before the next start, with --landed if all "
-    "rows are there, otherwise with --resend, which names the rows to delete first",
+    "shows a partition of {table} at BEFORE, run `chsink state resolve TOPIC PARTITION` before the next start, with "
+    "--landed if all rows are there, otherwise with --resend, which names the rows to delete first",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -655,7 +655,8 @@ REPLICAS_UNLISTED = preflight(
     "CHS-248",
     "{table} has replicas that the job file does not list: {names}",
     "add their URLs to `replicas` of the endpoint: chsink can then use them if the others are away, and sees how long "
-    "they remember tokens; each replica removes tokens of all, so one that remembers less makes rows land twice",
+    "they remember tokens; each replica also removes the tokens of the others, so if one remembers less, rows "
+    "may land twice",
 )
 REPLICA_AWAY = preflight(
     "CHS-249",

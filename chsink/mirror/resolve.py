@@ -86,9 +86,7 @@ class MirrorDecision:
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """Those whose log is another one now, so that the group moves: what a checkpoint has planned of the earlier one
-        must not be read of it.
-        """
+        """Topic-partitions with another log now, so the group moves.  A checkpoint's plan is for the earlier one."""
         return sorted({tp for change in self.changes for tp in change.decided.group})
 
 

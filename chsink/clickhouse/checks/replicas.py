@@ -91,8 +91,8 @@ def _takes_log(client: Queries, table: TargetTable, seen: Status, end: int, cloc
 
 
 def forgetting(table: TargetTable, clients: Iterable[Queries]) -> Iterator[Finding]:
-    """Replicas that remember less than another one.  Each has settings of its own, and removes tokens of all.  One that
-    did not answer when the ``table`` was described is an error if it remembers less than is counted on.
+    """Replicas that remember less than another one.  Each has settings of its own, and also removes the tokens of the
+    others.  If one did not answer when the ``table`` was described, to remember less is an error.
     """
     read = ((client.url, read_settings(client, [table]).get(table.at)) for client in clients)
     theirs = {url: replace(table, merge_tree=settings) for url, settings in read if settings is not None}

@@ -135,7 +135,7 @@ def test_names_that_json_writes_with_escapes(make_job: MakeJob, spark: SparkSess
     job.send_values(0, [{"id": 1, "text": "a", **odd}, {"id": 2, "text": "b"}, {"id": 3, "text": "c", **odd}])
     job.drain(spark)
     job.send_values(0, [{"id": 4, "text": "d", **odd}, {"id": "none", **odd}])
-    job.settings |= {"errors.on_bad_value": "skip"}
+    job.settings = {**job.settings, "errors.on_bad_value": "skip"}
     job.drain(spark)
     names = ", ".join(f"`{name}`" for name in ('say "x"', "back\\\\slash"))
     found = select(

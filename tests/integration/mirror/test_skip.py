@@ -23,7 +23,7 @@ from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow
 from tests.integration.mirror.conftest import MakeBench
-from tests.integration.mirror.test_recover import chsink, lose, recovered
+from tests.integration.mirror.test_recover import chsink, lose, lost_and_rewritten, recovered
 from tests.integration.mirror.test_table_by import job_of, mirror_of, offsets, running, send
 from tests.support.job import eventually
 
@@ -127,17 +127,7 @@ def test_a_table_that_is_set_to_a_newer_snapshot_after_reread(make_bench: MakeBe
 def test_a_table_that_is_rolled_back_after_skip(make_bench: MakeBench) -> None:
     """⚑ The chain that was stored named no snapshot, so nobody noticed that records were gone."""
     bench = make_bench()
-    first = bench.coordinator()
-    bench.hand_over(*bench.produce([1, 2, 3]))
-    bench.round(first)
-    lose(bench)
-    table = bench.catalog().load_table("shop.orders")
-    last = table.scan(row_filter="id = 3").to_arrow()
-    table.delete("id = 3")
-    fewer = table.metadata.current_snapshot_id
-    table.append(last)
-    whole = table.metadata.current_snapshot_id
-    assert fewer is not None and whole is not None
+    fewer, whole = lost_and_rewritten(bench)
     recovered(bench)
     for snapshot in (whole, fewer):
         set_to(bench, snapshot)
