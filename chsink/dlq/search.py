@@ -5,7 +5,6 @@ Besides dead letters, the topic holds *replay marks* (:mod:`chsink.dlq.marks`). 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from chsink.dlq.digest import DIGEST, digest_of
 from chsink.dlq.letters import DELETED_ID
 from chsink.dlq.place import TRANSACTION_MS, LetterPlace, LettersTopic
+from chsink.kafka.idle import Idle, next_messages
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
 
@@ -29,8 +29,7 @@ _MARKED: Final = {"chsink.sink", "chsink.table", "chsink.topic", "chsink.partiti
 _NEAR: Final = 5_000
 """Offsets that are at most this far apart are read together."""
 _AT_ONCE: Final = 1_000
-_POLL_S: Final = 0.1
-"""One call of the consumer returns at most ``_AT_ONCE`` messages, after at most ``_POLL_S`` seconds."""
+"""One call of the consumer returns at most so many messages."""
 Heard = Callable[[int], None]
 """Called with the number of messages read since the last call."""
 
@@ -95,22 +94,18 @@ def held_in(
     An open transaction hides the messages behind it: with ``whole``, this waits until the transaction has ended.
     Raises KafkaException when Kafka stops answering, or the wait takes too long.
     """
-    timeout_s = place.timeout_s + (TRANSACTION_MS / 1000 if whole else 0)
+    idle = Idle(place.timeout_s + (TRANSACTION_MS / 1000 if whole else 0))
     at = {} if positions is None else positions
-    with closing(_consumer(place)) as consumer:
+    with closing(_consumer(place, idle)) as consumer:
         found = consumer.list_topics(place.topic, timeout=place.timeout_s).topics[place.topic]
         if found.error is not None:
             raise KafkaException(found.error)
         left = _ends(place, found.partitions) if whole else dict.fromkeys(found.partitions, 0)
         consumer.assign([ClientPartition(place.topic, p, at.get(p, 0)) for p in left])
-        give_up = time.monotonic() + timeout_s
         while left:
-            if time.monotonic() > give_up:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            messages = consumer.consume(_AT_ONCE, _POLL_S)
+            messages = _next(consumer, idle)
             heard(len(messages))
             for message in messages:
-                give_up = time.monotonic() + timeout_s
                 ended, partition, reached = _is_end(message), message.partition(), message.offset()
                 assert partition is not None
                 if ended:
@@ -130,20 +125,18 @@ def letters_at(place: LettersTopic, positions: Iterable[tuple[int, int]]) -> Ite
     """The dead letters at these positions (partition and offset of the topic) that Kafka still holds.  Raises
     KafkaException when Kafka stops answering.
     """
-    with closing(_consumer(place)) as consumer:
+    idle = Idle(place.timeout_s)
+    with closing(_consumer(place, idle)) as consumer:
         for partition, offsets in _runs(sorted(set(positions))):
-            yield from _run(consumer, place, partition, offsets)
+            consumer.assign([ClientPartition(place.topic, partition, offsets[0])])
+            yield from _run(consumer, idle, offsets)
 
 
-def _run(consumer: Consumer, place: LettersTopic, partition: int, offsets: Sequence[int]) -> Iterator[Letter]:
-    """The dead letters at these offsets, by one pass from the first offset to the last."""
-    consumer.assign([ClientPartition(place.topic, partition, offsets[0])])
-    wanted, give_up = set(offsets), time.monotonic() + place.timeout_s
+def _run(consumer: Consumer, idle: Idle, offsets: Sequence[int]) -> Iterator[Letter]:
+    """The dead letters at these offsets of the assigned partition, by one pass from the first offset to the last."""
+    wanted = set(offsets)
     while True:
-        if time.monotonic() > give_up:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        for message in consumer.consume(_AT_ONCE, _POLL_S):
-            give_up = time.monotonic() + place.timeout_s
+        for message in _next(consumer, idle):
             ended, reached = _is_end(message), message.offset()
             assert reached is not None
             if not ended and reached in wanted:
@@ -163,15 +156,25 @@ def _runs(positions: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]
             run = []
 
 
-def _consumer(place: LettersTopic, isolation: str = "read_committed") -> Consumer:
-    common = {"fetch.wait.max.ms": 50, **place.options, "group.id": place.group, "enable.auto.commit": False}
+def _next(consumer: Consumer, idle: Idle) -> list[Message]:
+    """The next messages, if some came.  Raises KafkaException if nothing has been read for too long."""
+    if messages := next_messages(consumer, _AT_ONCE):
+        idle.ended()
+    elif idle.too_long():
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    return messages
+
+
+def _consumer(place: LettersTopic, idle: Idle, isolation: str = "read_committed") -> Consumer:
+    own = {"group.id": place.group, "enable.auto.commit": False, **idle.options}
+    common = {"fetch.wait.max.ms": 50, **place.options, **own}
     reading = {"enable.partition.eof": True, "isolation.level": isolation, "auto.offset.reset": "earliest"}
     return Consumer({**common, **reading})
 
 
 def _ends(place: LettersTopic, partitions: Iterable[int]) -> dict[int, int]:
     """The ends of the partitions.  A ``read_committed`` consumer would be given the start of an open transaction."""
-    with closing(_consumer(place, "read_uncommitted")) as consumer:
+    with closing(_consumer(place, Idle(place.timeout_s), "read_uncommitted")) as consumer:
         asked = {p: ClientPartition(place.topic, p) for p in partitions}
         return {p: consumer.get_watermark_offsets(each, place.timeout_s)[1] for p, each in asked.items()}
 

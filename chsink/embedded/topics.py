@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from chsink.errors import local
 
@@ -31,14 +31,6 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         admin.create_topics([topic], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
         _await(f"the partitions of topic {name}", lambda: _served(admin, name) == partitions)
-
-
-def add_partitions(bootstrap: str, name: str, total: int) -> None:
-    """Grow a topic to ``total`` partitions and wait until they are served."""
-    admin = _admin(bootstrap)
-    with _reported(f"grow topic {name}"):
-        admin.create_partitions([NewPartitions(name, total)], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
-        _await(f"the partitions of topic {name}", lambda: _served(admin, name) == total)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

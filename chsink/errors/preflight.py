@@ -49,8 +49,8 @@ NO_TABLE_OF_VALUE = preflight(
 )
 NO_TABLE_YET = preflight(
     "CHS-202",
-    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it, unless records "
-    "landed in it before",
+    "the table {table} does not exist at {url}; auto_create is set, so the next start creates it from the records of "
+    "its topic, unless records landed in it before",
     "to see the statement, run `chsink sql create-table`",
 )
 PATTERN_MATCHES_NOTHING = preflight(

@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.config import Config
 from chsink.errors import services
-from chsink.kafka.idle import POLL_S, Idle
+from chsink.kafka.idle import Idle, next_messages
 from chsink.kafka.records import record_batch
 from chsink.kafka.refusals import unreadable
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -120,7 +120,7 @@ class ExactReader:
         at, taken = offsets.start, _Taken()
         self._idle.ended()
         while at < offsets.end:
-            messages = self._consumer.consume(taken.room, POLL_S)
+            messages = next_messages(self._consumer, taken.room)
             passed = self._position(tp, at) if not messages else at
             for message in messages:
                 error = message.error()

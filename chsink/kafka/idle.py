@@ -1,4 +1,4 @@
-"""Whether Kafka still answers a consumer that gets no record.
+"""What comes to a consumer, and whether Kafka still answers one that gets no record.
 
 The client hands out nothing of an aborted transaction, and the consumer's position stands still until its marker.  A
 long one takes longer than any timeout, although Kafka answers.  The client's statistics say how far it has read.
@@ -10,12 +10,20 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from confluent_kafka import Consumer, Message
+
 from chsink.errors import ChsinkError, services
 from chsink.statemachine.ranges import TopicPartition
 
 POLL_S: Final = 0.1
 """How long one call waits for a record."""
 _EACH_S: Final = 1.0
+
+
+def next_messages(consumer: Consumer, most: int, timeout_s: float = POLL_S) -> list[Message[bytes, bytes]]:
+    """At most so many, as soon as there is one: ``consume`` alone waits for all of them, or for the whole time."""
+    first = consumer.poll(timeout_s)
+    return [] if first is None else [first, *consumer.consume(most - 1, 0)]
 
 
 class Idle:

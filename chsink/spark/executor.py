@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final
@@ -40,18 +41,20 @@ PLACE_BITS: Final = 32
 class ExecutorTask:
     """The function of ``mapInArrow``: the lander's ``body`` over the task's input, pickled once per task.
 
-    ``topics`` are those that ``PLACE`` numbers; none, if the input has topics and partitions as columns.
+    ``topics`` are those that ``PLACE`` numbers; none, if the input has topics and partitions as columns.  ``copied``:
+    Spark may run copies of the task beside it (``spark.speculation``), which the first attempt does not know of.
     """
 
     body: TaskBody
     topics: tuple[str, ...] = ()
+    copied: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Land what the task holds; yield one row with the acknowledgement and the mean size of a record."""
         sizes = RecordSizes()
         whole = sizes.counted(to_the_end(batches, worker_input()))
         number, again = _number()
-        ack = self.body(number, placed(whole, self.topics) if self.topics else whole, again=again)
+        ack = self.body(number, placed(whole, self.topics) if self.topics else whole, again=again or self.copied)
         yield _rows([ack], sizes.mean)
 
 
@@ -63,12 +66,14 @@ class ExactTask:
     """
 
     body: TaskBody
+    copied: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Land what the task holds; yield one acknowledgement for each range that has a record, at least one."""
         (number, again), whole = _number(), to_the_end(batches, worker_input())
-        acks = [self.body(number, part, again=again) for part in by_part(whole)]
-        yield _rows(acks or [self.body(number, iter(()), again=again)])
+        land = partial(self.body, number, again=again or self.copied)
+        acks = [land(part) for part in by_part(whole)]
+        yield _rows(acks or [land(iter(()))])
 
 
 def placed(batches: Iterable[pa.RecordBatch], topics: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from pyspark.sql import Column, DataFrame
@@ -130,6 +130,7 @@ def _place(topics: Sequence[str]) -> Column:
 
 def _answers(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[tuple[Ack, int]]:
     """Acknowledgements, and the mean size of a record of each task that knows it."""
+    task = replace(task, copied=str(frame.sparkSession.conf.get("spark.speculation", "")).lower() == "true")
     return [(Ack.from_json(row.ack), row.record_bytes) for row in frame.mapInArrow(task, ACK_SCHEMA).collect()]
 
 

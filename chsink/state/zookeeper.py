@@ -103,12 +103,6 @@ class ZooKeeperStore:
         self._lock = threading.Lock()
         self._client: KazooClient | None = None
 
-    @property
-    def session_id(self) -> int | None:
-        """The session's id, None before the first use."""
-        client_id = None if self._client is None else self._client.client_id
-        return None if client_id is None else client_id[0]
-
     def prepare(self) -> None:
         """Connect, and create the root node."""
         self._connected(self._deadline())

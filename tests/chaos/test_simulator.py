@@ -13,7 +13,11 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
-CAMPAIGNS = {"tests.sim": (5470, 250_000), "tests.mirror_sim": (5000, 200_000)}
+CAMPAIGNS = {
+    "tests.sim": (5470, 250_000),
+    "tests.mirror_sim": (5000, 200_000),
+    "tests.replay_sim": (1, 100_000),
+}
 """The first seed, and how many steps at least: they go on until everything is reached, which takes a different number
 from each seed on.
 """
@@ -21,7 +25,7 @@ from each seed on.
 
 @pytest.fixture(scope="module")
 def campaigns() -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """Both at once, in the time that the other files' services leave."""
+    """All at once, in the time that the other files' services leave."""
     running = {module: campaign(module, *which) for module, which in CAMPAIGNS.items()}
     yield running
     for process in running.values():

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chsink.embedded import topics
 from chsink.errors import UnavailableError
 from tests.chaos.letters import send_bad
 from tests.chaos.world import INSERT, World
 from tests.support.child import Child
 from tests.support.job import Job, command, eventually, select
+from tests.support.kafka import add_partitions
 from tests.support.proxies import HttpFault, TcpFault
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_transactions_markers_and_compaction(storm: Storm) -> None:
 
 
 def test_partitions_are_added(storm: Storm) -> None:
-    topics.add_partitions(storm.job.bootstrap, storm.job.topic, 4)
+    add_partitions(storm.job.bootstrap, storm.job.topic, 4)
     for partition in range(4):
         storm.job.send(partition, 15)
     storm.child.await_that("rows of the new partitions", lambda: set(storm.job.phases()) == {0, 1, 2, 3})

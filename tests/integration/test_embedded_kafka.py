@@ -18,7 +18,7 @@ from chsink.embedded.base.ports import accepts
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.errors import ChsinkError
 from tests.conftest import MakeTopic
-from tests.support.kafka import produce, read_all
+from tests.support.kafka import add_partitions, produce, read_all
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_a_topic_can_be_recreated_at_once_and_starts_at_zero(kafka: EmbeddedKafk
 
 def test_a_topic_can_grow(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
     name = topic()
-    topics.add_partitions(kafka.bootstrap, name, 3)
+    add_partitions(kafka.bootstrap, name, 3)
     assert produce(kafka.bootstrap, name, 2, ["c"]) == (0, 1)
 
 

@@ -9,7 +9,6 @@ import pytest
 from tests.integration.client.test_altered_tables import name, test_a_window_that_was_lowered
 from tests.integration.exits.test_exits import half, test_the_pipeline_changed
 from tests.integration.exits.test_refusals import doubtful, test_a_table_that_forgot_all_tokens
-from tests.integration.job.test_disagreements import test_state_lost_beside_a_checkpoint_that_has_history
 from tests.integration.job.test_lost_and_odd import (
     test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records,
 )
@@ -22,6 +21,5 @@ __all__ = [
     "test_a_table_that_forgot_all_tokens",
     "test_a_window_that_was_lowered",
     "test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records",
-    "test_state_lost_beside_a_checkpoint_that_has_history",
     "test_the_pipeline_changed",
 ]

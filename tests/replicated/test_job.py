@@ -37,6 +37,7 @@ def test_servers_that_share_no_table_are_refused(make_job: MakeJob, spark: Spark
         job.drain(spark)
 
 
+@pytest.mark.soak
 def test_a_replica_that_forgets_sooner_bounds_a_round(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:

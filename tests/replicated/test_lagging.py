@@ -199,6 +199,7 @@ def test_a_range_in_doubt_is_settled(half: Lag, spark: SparkSession, failpoints:
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lag", WAYS[:1], indirect=True)
 @pytest.mark.parametrize("engine", [FORGETFUL])
 def test_a_range_whose_tokens_are_forgotten_is_not_sent_again(

@@ -17,6 +17,7 @@ from tests.integration.job.test_disagreements import (
     test_compaction_in_a_range_in_doubt,
     test_offsets_rewound,
     test_rows_of_another_sink_are_not_taken_for_its_own,
+    test_state_lost_beside_a_checkpoint_that_has_history,
     test_unread_records_are_removed_while_the_job_is_down,
 )
 from tests.integration.job.test_fan_out import test_each_table_has_its_records_whatever_ends_the_job
@@ -85,6 +86,7 @@ __all__ = [
     "test_rows_that_were_removed_by_hand_are_sent_again",
     "test_settles_through_the_users_transform",
     "test_state_and_checkpoint_are_gone",
+    "test_state_lost_beside_a_checkpoint_that_has_history",
     "test_state_lost_between_the_checks_and_the_claim",
     "test_the_old_checkpoint_after_a_reset",
     "test_unread_records_are_removed_while_the_job_is_down",

@@ -26,7 +26,7 @@ FAULTS = [
     *(f"fault killed at {name}" for name in NAMES),
     *(
         f"fault insert {what}"
-        for what in ("refused", "request lost", "arrives late", "answer lost", "error after data")
+        for what in ("refused", "request lost", "arrives late", "answer lost", "error after data", "leaves its token")
     ),
     *(f"fault store {verb} {what}" for verb in ("swap", "create") for what in ("lost", "late", "answer lost")),
     *(f"fault store {verb} delivered twice" for verb in ("swap", "create")),

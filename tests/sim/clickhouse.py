@@ -1,5 +1,5 @@
 """Simulated ClickHouse: tokens with a window by count and by time, blocks that arrive late, errors after data, restarts
-that lose the last token, other writers.
+that lose the last token, tokens that are kept without their rows, other writers.
 
 The client side is production code (:class:`chsink.clickhouse.writer.ShardWriter`,
 :class:`chsink.clickhouse.window.DedupWindow`); this module is the server.
@@ -25,7 +25,7 @@ from tests.sim.oracle import LISTS, Oracle, lists_of
 from tests.sim.sql import answer, delete, describes, description
 
 URLS = ("http://shard0:8123", "http://shard1:8123", "http://shard2:8123")
-OVERLOADED, VIEW_THREW = 241, 395
+OVERLOADED, NO_SPACE, VIEW_THREW = 241, 243, 395
 OTHERS, OTHERS_EVERY_S = 25, 31
 REQUEST_TIMEOUT_S = 30
 """The client's deadline: a request arrives within it or never."""
@@ -39,6 +39,8 @@ RESTART_MS = 3_000
 
 LAGGING, LAGS, LAG_MS = 0.4, 0.2, 90_000
 """Of how many servers the first replica lags, how often an insert comes late there, and by how much at most."""
+FULL = 0.2
+"""How many servers run out of disk space now and then."""
 SLOW, SLOW_MS = 0.1, 5_000
 """How many servers take long for each answer, and how long at most."""
 LETTERS = "db.dead"
@@ -146,6 +148,7 @@ class Server:
         # Of its own, so that worlds without replicas keep the meaning of their seeds.
         self._lag = Random(f"{hub.seed} lag {number}")
         self.lags = self._lag.random() < LAGGING
+        self.full = Random(f"{hub.seed} full {number}").random() < FULL
         slow = Random(f"{hub.seed} slow {number}")
         self.slow_ms = int(slow.random() * SLOW_MS) if slow.random() < SLOW else 0
 
@@ -230,6 +233,21 @@ class Server:
             for label, rows in cut[: None if blocks is None else max(0, blocks - len(cut))]:
                 self._feed(table, name, label, rows, remember=remember)
 
+    def shows(self, name: str, uids: list[int]) -> bool:
+        """Whether production code can see that a plain table has not stored these rows: others may lie at their offsets."""
+        kind, held = self.tables[name].kind, self.tables[name].rows
+        if kind.replicated or kind.replacing or not kind.can_probe:
+            return False
+        places = {self._place(uid) for uid in uids}
+        there = {uid % PARTITION for place in places for uid in held.get(place, ())}
+        return there.isdisjoint(uid % PARTITION for uid in uids)
+
+    def note(self, name: str, uids: list[int], token: str) -> None:
+        """A plain MergeTree notes a token before it stores the block: here, it stores none of the insert."""
+        table = self.tables[name]
+        label, rows = _blocks(uids, token, table.kind.parts)[0]
+        table.tokens.setdefault(label, Kept(self.hub.now, table.blocks, frozenset(rows)))
+
     def blocks_of(self, name: str) -> int:
         """After how many blocks an insert may break off."""
         kind = self.tables[name].kind
@@ -266,7 +284,11 @@ class Server:
 
     def _put(self, rows: Rows, uids: list[int]) -> None:
         for uid in uids:
-            rows.setdefault((self.topics[serial_of(uid)], uid % SERIAL // PARTITION), []).append(uid)
+            rows.setdefault(self._place(uid), []).append(uid)
+
+    def _place(self, uid: int) -> tuple[str, int]:
+        """Its topic and partition."""
+        return self.topics[serial_of(uid)], uid % SERIAL // PARTITION
 
     def _forget(self, table: Table) -> None:
         self._forget_tokens(table.tokens, table.kind, table.blocks)
@@ -341,6 +363,10 @@ class Client:
             hub.sleep(REQUEST_TIMEOUT_S)
             raise Unanswered("timeout")
         name, uids = self._rows(name, body)
+        if server.full and server.shows(name, uids) and hub.fault("insert leaves its token", 0.05):
+            server.note(name, uids, token)
+            hub.pause()
+            raise hub.chance.choice((ServerRefused(NO_SPACE, "no space left"), Unanswered("connection reset")))
         if hub.fault("insert arrives late", 0.01):
             delay = int(hub.chance.random() * REQUEST_TIMEOUT_S * 1000)
             restarts = server.restarts

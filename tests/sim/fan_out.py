@@ -23,7 +23,7 @@ class FanOut(World):
         self.further = {first: MORE}
         self.kinds[MORE] = kind = self.kinds[self.routes[first]]
         for server in self.servers:
-            server.tables[MORE] = Table(kind)
+            server.tables[MORE], server.full = Table(kind), False  # what a person would have to decide
         self.oracle.with_views.update({MORE} if kind.views else ())
         self.letters, self.oracle.letters, self.disaster = "", None, ""
         self.in_doubt, self.oracle.lists = "halt", False

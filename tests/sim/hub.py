@@ -143,16 +143,20 @@ class Hub:
         if self.calm:
             return False
         self.opportunity += 1
-        factor = self.factors.get(name)
-        if factor is None:
-            factor = self.factors[name] = Random(f"{self.seed} {name}").choice(FACTORS)
-        if self.chance.random() >= probability * factor:
+        if self.chance.random() >= probability * self.factor(name):
             return False
         if self.allowed is not None and self.opportunity not in self.allowed:
             return False
         self.fired.append((self.opportunity, name))
         self.counts[f"fault {name}"] += 1
         return True
+
+    def factor(self, name: str) -> float:
+        """How much more often than usual the fault happens in this world; 0: never."""
+        factor = self.factors.get(name)
+        if factor is None:
+            factor = self.factors[name] = Random(f"{self.seed} {name}").choice(FACTORS)
+        return factor
 
     # --- called by the world --------------------------------------------------------------------------------------
 

@@ -222,6 +222,7 @@ class Consumer:
         self._group = str(settings["group.id"])
         self._at: dict[int, int] = {}
         self._ended: dict[int, int] = {}
+        self._come: list[Message] = []
 
     def close(self) -> None:
         """Nothing to release."""
@@ -259,13 +260,18 @@ class Consumer:
     def assign(self, partitions: Sequence[ClientPartition]) -> None:
         self._at = {each.partition: each.offset for each in partitions}
 
-    def consume(self, count: int, timeout: float) -> list[Message]:
+    def poll(self, timeout: float) -> Message | None:
         with _as_client():
             self._broker.ask()
-        found = list(self._read())
-        if not found:
+        self._come = list(self._read())
+        if not self._come:
             self._topic.hub.sleep(timeout)
-        return found
+            return None
+        return self._come.pop(0)
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        come, self._come = self._come, []
+        return come
 
     def _read(self) -> Iterator[Message]:
         """Records, and for each partition one end-of-partition message each time that its readable end is reached."""

@@ -122,6 +122,7 @@ def heal(world: World) -> None:
 def answer(world: World, why: str, error: Exception) -> None:
     """Check that the halt has a reason; then resolve it, or end the world if only a person can decide."""
     known = world.reasons | world.kafka.reasons | ({"window"} if world.doubt_is_old() else set())
+    known |= {"token alone"} if world.hub.counts["fault insert leaves its token"] else set()
     halts = (error.parts or (error,)) if isinstance(error, ChsinkError) else ()
     for name in {h.id for h in halts} or {why}:
         if not known & REASONS.get(name, set()):
@@ -210,11 +211,11 @@ REASONS: dict[str, set[str]] = {
     "CHS-308": {"records lost", "topic recreated", "log shrank", "state restored"},
     "CHS-309": {"table altered", "table_by changed", "on_bad_value changed"},
     "CHS-313": {"table_by changed"},
-    "CHS-314": {"window", "two drivers", "rows deleted", "rows attached again"},
+    "CHS-314": {"window", "two drivers", "rows deleted", "rows attached again", "token alone"},
     "CHS-315": {"view throws"},
     "CHS-317": {"window", "two drivers", "recovered in doubt"},
     "CHS-318": {"topic recreated", "log shrank", "state lost", "state restored"},
-    "CHS-333": {"window", "two drivers", "rows deleted", "rows attached again"},
+    "CHS-333": {"window", "two drivers", "rows deleted", "rows attached again", "token alone"},
     "CHS-335": {"topic recreated", "log shrank"},
     "CHS-501": {"bad value"},
     "spark data loss": {"records lost", "retention", "topic recreated", "log shrank"},

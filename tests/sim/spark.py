@@ -136,8 +136,15 @@ class Runner:
     def _attempt(
         self, task: Task, assigned: Mapping[TopicPartition, Assignment], planned: Mapping[TopicPartition, OffsetRange]
     ) -> None:
-        """Start one more attempt, and sometimes a speculative one beside it."""
-        mine = sent_again(assigned) if task.attempts else assigned
+        """Start one more attempt, and sometimes a speculative one beside it.
+
+        Where speculative copies may run, each attempt looks.  Here, only where a server is full: elsewhere, tokens are
+        to show what they are worth.
+        """
+        looks = task.attempts or (
+            self.hub.factor("speculative duplicate") and any(server.full for server in self.world.servers)
+        )
+        mine = sent_again(assigned) if looks else assigned
         task.attempts += 1
         group, clock = Group("executor"), clock_of(self.hub)
         task.running.append(group)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 _LIMIT_S: Final = 60.0
 _POLL_EVERY: Final = 10_000
@@ -76,6 +77,22 @@ def produce(
     if transactional:
         await_marker(bootstrap, topic, partition)
     return start, end_offset(bootstrap, topic, partition)
+
+
+def add_partitions(bootstrap: str, topic: str, total: int) -> None:
+    """Grow a topic to ``total`` partitions, and wait until they are served."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, total)], operation_timeout=_LIMIT_S)[topic].result(_LIMIT_S)
+    deadline = time.monotonic() + _LIMIT_S
+    while not _has_leaders(admin, topic, total):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{topic} has no {total} partitions")
+        time.sleep(0.02)
+
+
+def _has_leaders(admin: AdminClient, topic: str, total: int) -> bool:
+    found = admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
+    return len(found) == total and all(partition.leader >= 0 for partition in found.values())
 
 
 def end_offset(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> int:

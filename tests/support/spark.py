@@ -30,6 +30,9 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.shuffle.partitions": "2",
+        # Each query is planned anew and runs for moments: to compile its plan costs more than to interpret it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Without Hadoop's native library, the default one starts twenty programs for each micro-batch (readlink).
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.python.daemon.module": "tests.support.daemon",

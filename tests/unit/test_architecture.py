@@ -63,7 +63,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.driver": {"chsink.batch"},
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
-    "chsink.dlq": {"chsink.driver", "chsink.kafka.transactions"},
+    "chsink.dlq": {"chsink.driver", "chsink.kafka.idle", "chsink.kafka.transactions"},
     "chsink.clickhouse": {
         "chsink.batch",
         "chsink.driver",
@@ -83,6 +83,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka.ages",
         "chsink.kafka.exact",
+        "chsink.kafka.idle",
         "chsink.kafka.same_records",
         "chsink.kafka.transactions",
     },

@@ -21,6 +21,8 @@ from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import read_table
 from chsink.clock import SystemClock
 from chsink.decode import Column
+from chsink.dlq.place import LettersTopic
+from chsink.dlq.search import held_in
 from chsink.embedded.kafka import EmbeddedKafka
 from chsink.errors import PreflightError, UnavailableError
 from chsink.kafka import exact
@@ -244,6 +246,7 @@ def test_a_long_aborted_transaction_takes_longer_than_the_timeout(kafka: Embedde
     assert time.monotonic() - began > 2, "longer than the timeout"
     with closing(Sampler(slow, "sample", "read_committed", 1.5)) as sampler:
         assert not sampler.holds(tp, whole, readable=False)
+    assert not list(held_in(LettersTopic(slow, name, "reader", 1.5)))
 
 
 def test_a_broker_that_stops_answering(kafka: EmbeddedKafka, topic: MakeTopic) -> None:

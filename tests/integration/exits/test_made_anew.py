@@ -24,7 +24,7 @@ OLD = 5
 """The earlier topic's bad record lay at this offset."""
 
 
-@pytest.fixture(params=["table", pytest.param("topic", marks=pytest.mark.soak)])
+@pytest.fixture(params=["table", "topic"])
 def anew(make_job: MakeJob, services: Stack, spark: SparkSession, request: pytest.FixtureRequest) -> Job:
     """The new topic has twenty good records, all of which landed; then the row at ``OLD`` was lost."""
     job = make_job(partitions=1)
@@ -50,6 +50,7 @@ def ids(job: Job) -> list[int]:
     return list(map(int, found.split()))
 
 
+@pytest.mark.soak
 def test_a_dead_letter_of_the_earlier_topic_explains_no_missing_row(anew: Job, spark: SparkSession) -> None:
     """`verify` names the row, and `recover` lands it."""
     code, report = verify(anew)

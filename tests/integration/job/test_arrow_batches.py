@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 CHUNK = {"clickhouse.chunk_offsets": 2 * MANY}
 
 
+@pytest.mark.soak
 def test_large_records_follow_small_ones(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
 

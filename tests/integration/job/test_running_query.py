@@ -147,6 +147,7 @@ def test_an_empty_topic_of_a_pattern_waits_for_its_first_record(
     job.check(empty)
 
 
+@pytest.mark.soak
 def test_a_topic_of_which_nothing_can_be_read_waits_for_its_first_record(
     make_job: MakeJob, spark: SparkSession
 ) -> None:

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.embedded.topics import add_partitions
 from chsink.errors import FencedError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.apart import CoordinatorApart
@@ -26,6 +25,7 @@ from chsink.mirror.owner import CoordinatorClaim, read_owner
 from chsink.observe.logs import configure
 from tests.integration.mirror.bench import Bench
 from tests.support.job import eventually
+from tests.support.kafka import add_partitions
 
 pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]

@@ -183,6 +183,7 @@ def test_a_topic_of_which_nothing_can_be_read_waits(
     assert held(job, table) == 20
 
 
+@pytest.mark.soak
 def test_a_topic_that_waits_is_created_again_empty(
     make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession
 ) -> None:

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
-from chsink.embedded.topics import add_partitions
 from chsink.mirror.opening import names_of
 from chsink.spark.mirror import MirrorRun
 from chsink.statemachine.ranges import TopicPartition
@@ -24,6 +23,7 @@ from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import coordinating
 from tests.support.child import Child
 from tests.support.job import eventually
+from tests.support.kafka import add_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

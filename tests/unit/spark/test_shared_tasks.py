@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ from chsink.batch.model import Ack
 from chsink.errors import UnavailableError
 from chsink.spark import executor
 from chsink.spark.executor import PART, ExactTask, ExecutorTask, by_part
-from chsink.spark.runner import _most_tasks, _of_ranges
+from chsink.spark.runner import _answers, _most_tasks, _of_ranges
 from chsink.statemachine.ranges import OffsetRange
 
 
@@ -47,8 +47,13 @@ def test_what_a_part_leaves_unread_is_not_the_next_ones() -> None:
     assert firsts == [[1, 2], [1]]
 
 
-@pytest.mark.parametrize("attempt", [0, 1, 3])
-def test_a_task_is_told_that_it_is_another_attempt(attempt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("attempt", "speculation"), [(0, "false"), (0, "true"), (0, "True"), (1, "false"), (3, "true")]
+)
+def test_a_task_is_told_that_there_may_be_other_attempts(
+    attempt: int, speculation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ The first attempt does not learn what a speculative copy beside it has sent: a token without its rows, say."""
     context = SimpleNamespace(partitionId=lambda: 7, attemptNumber=lambda: attempt)
     monkeypatch.setattr("chsink.spark.executor.TaskContext.get", lambda: context)
     monkeypatch.setattr(executor, "worker_input", lambda: None)
@@ -61,9 +66,20 @@ def test_a_task_is_told_that_it_is_another_attempt(attempt: int, monkeypatch: py
 
     for task in (ExecutorTask(body), ExactTask(body)):
         for batches in ([batch((0, 1))], []):
-            list(task(iter(batches)))
+            _answers(frame_of(batches, {"spark.speculation": speculation}), task)
 
-    assert told == [(7, 1, attempt > 0), (7, 0, attempt > 0)] * 2
+    again = attempt > 0 or speculation != "false"
+    assert told == [(7, 1, again), (7, 0, again)] * 2
+
+
+def frame_of(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Any:
+    """What a task is run over."""
+
+    def run(task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: object) -> Any:
+        rows = [SimpleNamespace(**row) for answer in task(iter(batches)) for row in answer.to_pylist()]
+        return SimpleNamespace(collect=lambda: rows)
+
+    return SimpleNamespace(sparkSession=SimpleNamespace(conf=settings), mapInArrow=run)
 
 
 def test_an_input_that_was_cut_off_ends_no_part() -> None:
