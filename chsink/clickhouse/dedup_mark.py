@@ -7,6 +7,9 @@ shard; the growth since bounds the blocks that came.
 - The tables that views of the table fill remember tokens of their own, and may forget sooner: other tables feed them,
   too, and a block of the table may be several of theirs.  Their blocks are counted together, so the growth says
   something only while they are the same tables.
+- What a view makes of a block has the view's name in its token, or its UUID if the server has altered the view since it
+  loaded it; nothing shows which.  So a view counts as another one where it was altered, or where it may have been and
+  the server restarted, or another replica answers.
 - A plain MergeTree numbers its blocks in one sequence.  Its log of tokens is not atomic with its parts, so a server
   that was restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
@@ -69,6 +72,7 @@ def looks(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, L
     """
     facts: dict[TableName, TableFacts] = {}
     every = {each.at: each for table in tables for each in table.with_fed}
+    facts |= read_facts(client, {view for table in tables for view in table.views}, replicated=False)
     for counting in (LOG_ENTRIES, BLOCKS_BY_PARTITION, BLOCKS):
         mine = {at: table for at, table in every.items() if _count_of(table) is counting}
         now = read_facts(client, mine, counting, replicated=counting is LOG_ENTRIES)
@@ -89,17 +93,23 @@ def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
     kept = [facts[each.at] for each in table.with_fed if in_keeper(each.engine)]
     since = max(fact.defined_s for fact in kept) if _in_keeper_alone(table) else own.started_s
     uuids = digest_of(sorted(fact.uuid for fact in kept)) if kept else ""
-    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table.feeds), uuids), altered)
+    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table, facts), uuids), altered)
 
 
 def _in_keeper_alone(table: TargetTable) -> bool:
     return all(in_keeper(each.engine) for each in table.with_fed)
 
 
-def _which(feeds: Collection[TargetTable]) -> str:
+def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
     """A digest, the same on every replica: a Keeper path names a table wherever it is, a UUID may be none at all."""
-    names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in feeds]
-    return digest_of(sorted(names)) if names else ""
+    names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
+    views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
+    return digest_of([*sorted(names), *views]) if names else ""
+
+
+def _altered(view: TableFacts) -> str:
+    """Of a view that the server may have altered since it loaded it, which one it is, and when that was."""
+    return "" if view.defined_s + JITTER_S < view.started_s else f"{view.definition} {view.defined_s}"
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
@@ -179,7 +189,10 @@ def why_too_late(table: TargetTable, then: Mark, now: Mark, slack: Slack) -> str
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
     if now.feeds != then.feeds:
-        return "the table's views, or the tables that they fill, have changed since the range was announced"
+        return (
+            "the table's views, or the tables that they fill, have changed since the range was announced, or the "
+            "server that answers now may give the views' blocks other tokens"
+        )
     if now.uuids != then.uuids and (now.since_s > then.at_s or not _in_keeper_alone(table)):
         return "the table, or one that its views fill, was created again after the range was announced"
     grown, fed = now.blocks - then.blocks, now.fed - then.fed

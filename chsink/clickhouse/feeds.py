@@ -17,15 +17,15 @@ _TO: Final = re.compile(rf"CREATE MATERIALIZED VIEW {_PART}\.{_PART}{_UUID} TO (
 _NIL: Final = "00000000-0000-0000-0000-000000000000"
 
 
-def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[TableName, set[TableName]]:
-    """Of each of the tables.  What this user cannot see is left out."""
-    fills: dict[TableName, set[TableName]] = {}
-    while asked := {*names, *(t for of in fills.values() for t in of)} - fills.keys():
+def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[TableName, dict[TableName, TableName]]:
+    """Of each of the tables, by view.  What this user cannot see is left out."""
+    fills: dict[TableName, dict[TableName, TableName]] = {}
+    while asked := {*names, *(t for of in fills.values() for t in of.values())} - fills.keys():
         fills |= _direct(client, asked)
     return {name: _reached(fills, name) for name in names}
 
 
-def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, set[TableName]]:
+def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, dict[TableName, TableName]]:
     views = {
         TableName(*at): {TableName(*view) for view in dependents}
         for *at, dependents in _asked(client, tables, "arrayZip(dependencies_database, dependencies_table)")
@@ -36,7 +36,7 @@ def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, s
         for *at, ddl, uuid, engine in _asked(client, behind, "create_table_query, toString(uuid), engine")
         if engine == "MaterializedView"
     }
-    return {table: {filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
+    return {table: {v: filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
 
 
 def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[ResultRow]:
@@ -54,11 +54,11 @@ def filled_by(view: TableName, ddl: str, uuid: str) -> TableName:
     return TableName(view.database, f".inner.{view.table}" if uuid == _NIL else f".inner_id.{uuid}")
 
 
-def _reached(fills: dict[TableName, set[TableName]], name: TableName) -> set[TableName]:
-    found: set[TableName] = set()
+def _reached(fills: dict[TableName, dict[TableName, TableName]], name: TableName) -> dict[TableName, TableName]:
+    found: dict[TableName, TableName] = {}
     waiting = [name]
     while waiting:
-        more = fills[waiting.pop()] - found
+        more = {view: to for view, to in fills[waiting.pop()].items() if view not in found}
         found |= more
-        waiting += more
-    return found - {name}
+        waiting += more.values()
+    return {view: to for view, to in found.items() if to != name}

@@ -27,7 +27,7 @@ class TargetTable:
     ``identity`` differs for a table of the same name that was dropped and recreated.  ``definition`` is a digest of the
     whole; a ``projected`` table has projections.  All this is the same on every replica.  ``merge_tree`` holds the
     effective MergeTree settings that matter here (:func:`remembering_least`).  ``feeds`` are the tables that its views
-    fill and that deduplicate, too: they get each of its blocks.
+    fill and that deduplicate, too: they get each of its blocks.  ``views`` are those that fill these.
     """
 
     database: str
@@ -42,6 +42,7 @@ class TargetTable:
     definition: str = ""
     projected: bool = False
     feeds: tuple[TargetTable, ...] = ()
+    views: tuple[TableName, ...] = ()
 
     @property
     def at(self) -> TableName:
@@ -123,8 +124,17 @@ def read_table(client: Queries, database: str, name: str) -> TargetTable:
 def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName, TargetTable]:
     """Those of the tables that are there, by a few questions for all of them."""
     fills = filled_by_views(client, names)
-    described = _describe(client, {*names, *(t for of in fills.values() for t in of)})
-    return {at: replace(described[at], feeds=_fed(described, fills[at])) for at in names if at in described}
+    described = _describe(client, {*names, *(t for of in fills.values() for t in of.values())})
+    return {at: _feeding(described, at, fills[at]) for at in names if at in described}
+
+
+def _feeding(
+    described: Mapping[TableName, TargetTable], at: TableName, fills: Mapping[TableName, TableName]
+) -> TargetTable:
+    feeds = _fed(described, {*fills.values()})
+    to_these = (view for view, to in fills.items() if to in {each.at for each in feeds})
+    views = tuple(sorted(to_these, key=lambda view: view.canonical))
+    return replace(described[at], feeds=feeds, views=views)
 
 
 def _fed(described: Mapping[TableName, TargetTable], fills: Collection[TableName]) -> tuple[TargetTable, ...]:
