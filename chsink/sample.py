@@ -158,7 +158,7 @@ class Sample:
 
     def _unknown(self, place: Mapping[str, str]) -> Iterator[Finding]:
         for name, seen in sorted(self.unknown.items(), key=lambda item: -item[1].count)[:MAX_NAMED]:
-            of = {"field": name, "count": seen.count, "records": self.records, "first": seen.first}
+            of = {"field": name or '""', "count": seen.count, "records": self.records, "first": seen.first}
             if meant := self._meant(name, seen):
                 yield found(Severity.WARNING, values.SAMPLE_MISSPELT, column=meant, **of, **place)
             else:

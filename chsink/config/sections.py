@@ -204,7 +204,8 @@ class Errors(Section):
     them [as dead letters](dead-letters.md#offsets-that-kafka-deleted). Their records may or may not be in the table."""
     on_existing_rows: Literal["halt", "accept"] = "halt"
     """What to do if a table holds rows that the state does not account for: refuse to start, or insert their
-    records again."""
+    records again. Set `accept` for one start only: with it, chsink does not notice that a piece of a range in doubt is
+    in the table twice."""
     null_shard_key: Literal["halt", "first_shard"] = "halt"
     """What to do with a record whose shard key is NULL: treat it as a bad value (`on_bad_value`), or use
     the first shard."""

@@ -308,6 +308,16 @@ def read_sink(store: StateStore, sink: str) -> tuple[Owner | None, dict[StateKey
     return _owner_of(rows, sink), _records_of(rows, sink)
 
 
+def catch_up(store: StateStore, sink: str) -> None:
+    """What is read next is as new as this: nobody is to delete the rows of a range that has landed since.
+
+    A replica of the Keeper that lags answers a write only when it knows what came before.  This row is there already,
+    so nothing is written.
+    """
+    if row := _load_rows(store, sink).get(sink):
+        store.create([row])
+
+
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
     """The sink's records as they are stored, without claiming anything."""
     return _records_of(_load_rows(store, sink), sink)

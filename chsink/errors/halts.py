@@ -18,6 +18,10 @@ _FROM_EARLIEST = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
     + _NEW_CHECKPOINT
 )
+_COPY = (
+    "if a copy of this job ran on another Kafka cluster with the same [state], stop it, give it a sink name of its own "
+    "and restore the state from a backup: a new checkpoint would land all records again; otherwise, "
+)
 _CHOOSE = (
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
     "range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; or "
@@ -76,7 +80,7 @@ CHECKPOINT_BEFORE_RESET = halt(
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
-    "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
+    _COPY + "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
     '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
     "records that Kafka holds now)",
 )
@@ -112,7 +116,7 @@ GAP = halt(
 PASSED_OVER = halt(
     "CHS-307",
     "{tp}: the checkpoint is past offsets that did not land ({detail})",
-    _OLDER_BACKUP + "to land them, " + _NEW_CHECKPOINT,
+    _OLDER_BACKUP + _COPY + "to land them, " + _NEW_CHECKPOINT,
 )
 PLAN_NOT_HELD = halt(
     "CHS-307",

@@ -409,8 +409,9 @@ TOPIC_WITHOUT_ID = preflight(
 TOPIC_IS_ANOTHER = preflight(
     "CHS-226",
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
-    "if it was recreated on purpose, start with a new checkpoint (set sink.checkpoint to a new folder): chsink then "
-    "reads the topic from its beginning",
+    "if kafka.bootstrap was changed, change it back; if a copy of this job runs on another Kafka cluster with the same "
+    "[state], give it a sink name of its own; if the topic was recreated on purpose, start with a new checkpoint (set "
+    "sink.checkpoint to a new folder): chsink then reads the topic from its beginning",
 )
 PARTITIONS_GONE = preflight(
     "CHS-226",
@@ -486,7 +487,7 @@ STATE_MAY_BE_LOST = preflight(
     "that no process of the job is running, executors included, and run `chsink state recover --senders-gone`; if the "
     "topic was deleted and created again, name a new table in its [[route]] instead: rows do not show which of the two "
     "topics they came from, and recover would skip records of the new one; if another sink inserted the rows, give "
-    'this sink its own table; to insert the records again, set errors.on_existing_rows = "accept"',
+    'this sink its own table; to insert the records again, set errors.on_existing_rows = "accept" for one start',
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
@@ -494,7 +495,7 @@ STATE_IS_STALE = preflight(
     "if you changed sink.name or [state], change it back; if the state was restored from an older backup, make sure "
     "that no process of the job is running, executors included, and run `chsink state recover --senders-gone "
     "--replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
-    'again, set errors.on_existing_rows = "accept"',
+    'again, set errors.on_existing_rows = "accept" for one start',
 )
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
@@ -507,6 +508,14 @@ TABLE_IS_EMPTY = preflight(
     "delete the topic's dead letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
     'kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
+)
+TABLE_IS_ANOTHER = preflight(
+    "CHS-266",
+    "the newest range of {tps} landed in another table named {table}: this one was created again since, or is on "
+    "another server",
+    "run `chsink verify`: it names the offsets whose rows are missing here; if clickhouse.endpoints was changed by "
+    "mistake, stop the job and change it back first; if a copy of this job, with the same [state], landed them "
+    "elsewhere, stop it, give it a sink name of its own, and copy these rows to {table}",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
-from chsink.driver.ledger import Ledger, read_owner, read_records
+from chsink.driver.ledger import Ledger, catch_up, read_owner, read_records
 from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.ports import StateStore
@@ -63,6 +63,7 @@ def find(
     store: StateStore, sink: str, topic: str, partitions: Collection[int], table: str | None = None
 ) -> dict[StateKey, StateRecord]:
     """The records of a topic, or of these partitions.  PreflightError CHS-320 when one has none."""
+    catch_up(store, sink)
     if read_owner(store, sink) is None:
         raise halts.NO_STATE(sink=sink)
     found = {

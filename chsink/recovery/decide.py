@@ -179,7 +179,7 @@ def plan_resolve(  # noqa: PLR0917 - three ports, and what is decided about
     says = [_says(verdict, key, record, seen[key], starts) for key, record in doubtful.items()]
     if verdict == "lost":
         says.append(GAP_IN_BATCH)
-    views = sorted({view for one in seen.values() for view in one.views})
+    views = sorted({view for one in seen.values() for view in one.may_lack})
     if verdict == "landed" and views:
         says.append(VIEWS_MAY_LACK.format(", ".join(views)))
     make: dict[StateKey, Make]

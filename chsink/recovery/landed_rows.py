@@ -46,6 +46,12 @@ class LandedRows:
         return f"{self.rows} rows and {self.letters} dead letters"
 
     @property
+    def may_lack(self) -> Sequence[str]:
+        """The views that may lack rows which the table has, in words where nobody could read which ones there are."""
+        unread = self.trouble is not None or not self.routed
+        return self.views or ([f"any of {self.table}"] if unread else [])
+
+    @property
     def sentence(self) -> str:
         """What is known, in words."""
         if self.trouble is not None:

@@ -13,7 +13,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.mutations import check_none_deleting, mutations
 from chsink.clickhouse.shards import RoutedTable
 from chsink.clickhouse.table import KEEPING, TargetTable
-from chsink.driver.ledger import read_records
+from chsink.driver.ledger import catch_up, read_records
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
 from chsink.kafka.admin import KafkaAdmin
@@ -40,6 +40,7 @@ def survey(
     Raises PreflightError CHS-321 while a task may still send records, and CHS-330 for tables that cannot tell, with all
     refusals of theirs: a person decides once.
     """
+    catch_up(store, clickhouse.config.sink.name)
     stored = read_records(store, clickhouse.config.sink.name)
     known = {key: record for key, record in stored.items() if record.phase is not Phase.EMPTY}
     found: list[Recovered] = []

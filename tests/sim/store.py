@@ -2,7 +2,8 @@
 
 The store keeps the port's promise: a load is at least as new as every write applied before it.  A load is not a
 snapshot: rows are read one by one.  A lost session gives no answers for a while.  A store that *lags* breaks the
-promise: a load may return an earlier state, like a replica of the Keeper that is behind.
+promise: a load may return an earlier state, like a replica of the Keeper that is behind.  Rows that exist already are
+refused by the Keeper's leader: after that answer, the replica of this process is no longer behind it.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class StoreClient:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.hub = store.hub
+        self._caught_up_at = 0
 
     def prepare(self) -> None:
         """Nothing to make."""
@@ -88,7 +90,8 @@ class StoreClient:
         self.hub.pause()
         if self._down("store load"):
             raise StoreUnavailable("no session")
-        past = [rows for until, rows in self.store.past if until >= self.hub.now - LAG_MS]
+        oldest = max(self.hub.now - LAG_MS, self._caught_up_at)
+        past = [rows for until, rows in self.store.past if until >= oldest]
         if past and self.hub.random.random() < LAGS:
             self.hub.counts["outcome load lags"] += 1
             rows = self.hub.random.choice(past)
@@ -108,7 +111,13 @@ class StoreClient:
 
     def create(self, rows: Sequence[StoredRow]) -> bool:
         """See :class:`chsink.ports.StateStore`."""
-        return self._grouped("create", rows, self.store.apply_create)
+        return self._grouped("create", rows, self._apply_create)
+
+    def _apply_create(self, rows: Sequence[StoredRow]) -> Outcome:
+        outcome = self.store.apply_create(rows)
+        if outcome is Outcome.REFUSED:
+            self._caught_up_at = self.hub.now
+        return outcome
 
     def swap(self, swaps: Sequence[Swap]) -> bool:
         """See :class:`chsink.ports.StateStore`."""

@@ -4,6 +4,8 @@ The state does not tell which, and emptying a table is nobody's fault: so this i
 
 Rules:
 - A shard that held blocks when its newest range was announced, and has no row, lost them all.
+- A range that landed in a table with another identity landed elsewhere: this one may lack its rows.  Where the list of
+  shards has changed, this shows only for one shard, which has one mark, or a second one for the dead letters.
 - A table that has no row of the topic on any shard lost those of a record by which some landed.  Rows say their topic
   where chsink's inserts do; one that names none may be older than the column.  Rows of another sink that read the same
   topic cannot be told from this one's.  Where ``table_by`` may have given a table no row of the topic, any row counts.
@@ -20,6 +22,7 @@ from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.unaccounted import QUERY_LIMIT_S
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
+from chsink.formats.pipeline import digest_of, part_of
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import Clock
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -34,21 +37,27 @@ def emptied_findings(
     records: Mapping[StateKey, StateRecord], target: RoutedTable, layout: str, clock: Clock
 ) -> Iterator[Finding]:
     """``records`` were read before; ``layout`` is the present one, by which marks are the shards' own."""
-    mine = [r for k, r in records.items() if k.topic_table == (target.topic, target.name)]
-    landed = sum(map(_landed, mine))
+    mine = {k: r for k, r in records.items() if k.topic_table == (target.topic, target.name)}
+    landed = sum(map(_landed, mine.values()))
     if not landed or any(s.table.ttl.removes_rows or s.table.engine.endswith(REMOVING) for s in target.shards):
         return
-    topic = target.topic if target.table.takes_places and not any(map(_shared, mine)) else None
+    topic = target.topic if target.table.takes_places and not any(map(_shared, mine.values())) else None
     lacking = [_is_empty(shard, clock, topic) for shard in target.shards]
     if all(lacking):
         said = {"table": target.name, "topic": target.topic, "delete": _deleting(target)}
         yield found(Severity.WARNING, preflight.TABLE_IS_EMPTY, **said, offsets=f"{landed:,}")
         return
-    held = [r.seen.marks for r in mine if r.sent.layout == layout and len(r.seen.marks) >= len(target.shards)]
+    now = [r for r in mine.values() if r.sent.layout == layout]
+    held = [r.seen.marks for r in now if len(r.seen.marks) >= len(target.shards)]
     for number, shard in enumerate(target.shards):
         if lacking[number] and any(marks[number].blocks for marks in held) and _is_empty(shard, clock):
             yield found(Severity.WARNING, preflight.SHARD_IS_EMPTY, table=target.name, url=shard.url)
             return
+    here = digest_of([shard.table.identity for shard in target.shards])
+    told = {k: r for k, r in mine.items() if r in now or len(target.shards) == 1 >= len(r.seen.marks) - 1}
+    if tps := ", ".join(sorted(str(k.topic_partition) for k, r in told.items() if not _is_of(r, here))):
+        yield found(Severity.WARNING, preflight.TABLE_IS_ANOTHER, table=target.name, tps=tps)
+        return
     yield passed(preflight.TABLE_IS_EMPTY, table=target.name, topic=target.topic)
 
 
@@ -58,6 +67,11 @@ def _landed(record: StateRecord) -> int:
         return 0
     left_out = record.tally.skipped + record.tally.dead_letters + sum(gap.length for gap in record.gaps)
     return max(0, record.done - record.life.first - left_out)
+
+
+def _is_of(record: StateRecord, table: str) -> bool:
+    """Whether its newest range landed in the table with these identities, as far as it says."""
+    return record.phase is not Phase.AFTER or part_of(record.sent.pipeline, "table") in ("", table)
 
 
 def _shared(record: StateRecord) -> bool:

@@ -14,6 +14,7 @@ from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.decode.columns import Column
 from chsink.findings import Severity
+from chsink.formats.pipeline import digest_of
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
@@ -130,3 +131,22 @@ def test_a_shard_with_rows_of_another_topic() -> None:
 )
 def test_a_shard_that_may_have_no_row(layout: str, marks: tuple[Mark, ...]) -> None:
     assert [severity for _, severity, _ in findings("topic", None, layout=layout, seen=Seen(0, marks))] == [Severity.OK]
+
+
+def test_the_newest_range_landed_in_another_table_of_this_name() -> None:
+    """⚑ a copy of the job landed it on another server: the first job skipped its offsets without a word."""
+    here = fingerprint_of("u")
+    of = {"here": here, "there": fingerprint_of("another uuid")}
+    for pipeline, noticed in ((of["here"], False), (of["there"], True), ("columns=1", False)):
+        found = findings("topic", sent=Sending(layout="now", pipeline=pipeline))
+        assert [(number, severity is Severity.WARNING) for number, severity, _ in found] == [("CHS-266", noticed)]
+        assert not noticed or "of topic-0 landed in another table named db.t" in found[0][2]
+    moved = Sending(layout="before", pipeline=of["there"])
+    assert findings("topic", sent=moved)[0][1] is Severity.WARNING
+    assert findings("topic", sent=moved, seen=Seen(1, (HELD, HELD, HELD)))[0][1] is Severity.OK
+    assert findings("topic", "topic", sent=moved)[0][1] is Severity.OK
+    assert findings("topic", phase=Phase.BEFORE, sent=Sending(layout="now", pipeline=of["there"]))[0][1] is Severity.OK
+
+
+def fingerprint_of(identity: str) -> str:
+    return f"columns=1,table={digest_of([identity])}"

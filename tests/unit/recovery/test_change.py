@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,8 @@ from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.driver.ledger import Ledger, read_records
 from chsink.kafka.admin import KafkaAdmin
-from chsink.recovery.change import carry_out, claim
+from chsink.ports import StoredRow
+from chsink.recovery.change import carry_out, claim, find
 from chsink.recovery.decide import plan_reset
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
@@ -56,6 +57,34 @@ def store(cluster: Cluster) -> MemoryStore:
         ledger.write({key: writes.after(ledger.records[key], epoch=ledger.epoch, attempt="a")})
     ledger.write({k: writes.left(ledger.records[k], epoch=ledger.epoch, attempt="l") for k in (GONE, OTHER)})
     return store
+
+
+class Lagging(MemoryStore):
+    """A replica of the Keeper that shows an earlier state until it has to answer a write."""
+
+    def __init__(self, rows: dict[str, StoredRow], past: dict[str, StoredRow]) -> None:
+        super().__init__()
+        self._rows, self.past = rows, past
+
+    def load(self, sink: str) -> dict[str, StoredRow]:
+        return dict(self.past) or super().load(sink)
+
+    def create(self, rows: Sequence[StoredRow]) -> bool:
+        self.past = {}
+        return super().create(rows)
+
+
+def test_nothing_is_decided_by_a_state_that_is_over(cluster: Cluster, store: MemoryStore) -> None:
+    """⚑ The message of a refusal names rows to delete: of the range before, they had landed."""
+    past = store.load("s")
+    ledger: Ledger = new_ledger(cluster, store, "the job")
+    ledger.claim([HERE], cluster.layouts)
+    said = writes.Announcement("id", ledger.records[HERE].sent, Seen(2))
+    newest = writes.before(ledger.records[HERE], OffsetRange(1000, 1010), said, epoch=2, attempt="c", fresh=True)
+    ledger.write({HERE: newest})
+    lagging = Lagging(store.load("s"), past)
+    assert read_records(lagging, "s")[HERE].range == OffsetRange(0, 1000)
+    assert find(lagging, "s", "t", [0], "default.here")[HERE].range == OffsetRange(1000, 1010)
 
 
 def test_a_table_that_was_left_is_reset_like_any_other(cluster: Cluster, store: MemoryStore) -> None:

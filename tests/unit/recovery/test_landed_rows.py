@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chsink.errors import halts
 from chsink.recovery.landed_rows import LandedRows
 from chsink.statemachine.ranges import OffsetRange
 
@@ -22,3 +23,11 @@ def test_offsets_without_a_row_are_counted(start: int, end: int, none: int) -> N
 
 def test_a_table_that_does_not_tell() -> None:
     assert LandedRows("d.t").lacking(OffsetRange(0, 9)) == "chsink cannot tell how many of its records have no row"
+
+
+def test_views_that_nobody_could_read_may_lack_rows_too() -> None:
+    """⚑ where the rows could not be counted, --landed said nothing of views, which had not received them."""
+    trouble = halts.NO_STATE(sink="s")
+    assert LandedRows("d.t", 3, views=("d.v",)).may_lack == ("d.v",)
+    assert not LandedRows("d.t", 3).may_lack
+    assert LandedRows("d.t", trouble=trouble).may_lack == LandedRows("d.t", routed=False).may_lack == ["any of d.t"]
