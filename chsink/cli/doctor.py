@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chsink.as_typed import as_typed
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, progress
 from chsink.config import Config
@@ -205,4 +206,4 @@ def print_findings(found: Iterable[Finding]) -> None:
         if each.more:
             typer.echo(f"        and {each.more} more like this (--json lists all)")
         if each.fix:
-            typer.echo(f"        fix: {each.fix}")
+            typer.echo(f"        fix: {as_typed(each.fix)}")

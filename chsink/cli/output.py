@@ -18,6 +18,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from chsink.as_typed import as_typed
 from chsink.config.problems import InvalidConfigError, Problem
 from chsink.errors import ChsinkError, HaltError
 
@@ -101,7 +102,7 @@ def error_object(error: ChsinkError) -> dict[str, Any]:
     return {
         "id": error.id,
         "message": error.message,
-        "hint": error.hint,
+        "hint": as_typed(error.hint),
         "exit_code": error.exit_code,
         "problems": [asdict(problem) for problem in problems_of(error)],
     }
@@ -111,7 +112,7 @@ def problems_of(error: ChsinkError) -> tuple[Problem, ...]:
     """The single problems of an error: those of the job file, the parts of a combined one, or itself."""
     if isinstance(error, InvalidConfigError):
         return error.problems
-    return tuple(Problem(e.id, "", e.message, e.hint) for e in error.parts or (error,))
+    return tuple(Problem(e.id, "", e.message, as_typed(e.hint)) for e in error.parts or (error,))
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

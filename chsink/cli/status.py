@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from chsink.as_typed import as_typed
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_owner, print_table
 from chsink.status.model import PartitionStatus, SinkStatus
@@ -75,7 +76,7 @@ def _print_lines(found: SinkStatus) -> None:
     if found.verified is not None:
         typer.echo(f"last verified {found.verified.sentence}")
     for halt in found.halts:
-        typer.echo(f"will halt: {halt.id} {halt.message}\n  fix: {halt.fix}", err=True)
+        typer.echo(f"will halt: {halt.id} {halt.message}\n  fix: {as_typed(halt.fix)}", err=True)
 
 
 def _cell(value: object) -> str:

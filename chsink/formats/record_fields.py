@@ -26,7 +26,7 @@ from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
 from chsink.formats.raw_and_string import as_binary
-from chsink.formats.settings import Avro, Debezium, FormatSettings, Json, JsonSchema, Protobuf, names_of
+from chsink.formats.settings import Avro, Debezium, FormatSettings, Json, JsonFields, JsonSchema, Protobuf, names_of
 from chsink.formats.with_schema import HEADER
 from chsink.ports import BadValue
 
@@ -59,19 +59,25 @@ def offered_by(settings: FormatSettings, types: ColumnTypes[Any] = CLICKHOUSE) -
     """
     if isinstance(settings, Json | JsonSchema):
         skip = HEADER if isinstance(settings, JsonSchema) else 0
-        used = frozenset(p[0] for p in settings.paths.values())
-        return _JsonFields(names_of(settings.envelope), used, skip, types)
+        return _JsonFields(around := names_of(settings.envelope), _read_whole(settings, around), skip, types)
     if isinstance(settings, Debezium):
-        return ChangeFields(frozenset(p[1] for p in settings.paths.values() if p[0] == "after" and p[1:]), types)
+        return ChangeFields(_read_whole(settings, ("after",)), types)
     if isinstance(settings, Avro):
         return _SchemaFields(avro_reader(settings, ()), types)
     return _SchemaFields(protobuf_reader(settings, ()), types) if isinstance(settings, Protobuf) else None
 
 
+def _read_whole(settings: JsonFields, around: tuple[str, ...]) -> frozenset[str]:
+    """Members of the object ``around`` that the job file gives to a column.  A path that leads further in leaves the
+    rest of its member unread.
+    """
+    return frozenset(path[-1] for path in settings.paths.values() if path[:-1] == around)
+
+
 @dataclass(frozen=True)
 class _JsonFields(Generic[T]):
-    """Members of the object at ``envelope``.  ``used``: members with which paths in the job file start.  The JSON text
-    begins ``skip`` bytes into each value.
+    """Members of the object at ``envelope``.  ``used``: members that columns of other names take.  The JSON text begins
+    ``skip`` bytes into each value.
     """
 
     envelope: tuple[str, ...]

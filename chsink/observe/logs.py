@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
 
+from chsink.as_typed import as_typed
 from chsink.errors import ChsinkError, HaltError
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -70,6 +71,7 @@ def configure(log_format: Literal["console", "json"], level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _typed,
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
@@ -100,6 +102,11 @@ class _AsWritten(str):
 def _as_written(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Show statements and commands so that a person can copy them: Python would escape one kind of their quotes."""
     return {name: _AsWritten(v) if isinstance(v, str) and {"'", '"'} <= {*v} else v for name, v in event.items()}
+
+
+def _typed(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Commands of a fix are for this job's file."""
+    return {**event, "fix": as_typed(event["fix"])} if "fix" in event else event
 
 
 class _Through(logging.Handler):

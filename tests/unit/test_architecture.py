@@ -22,6 +22,7 @@ MAX_LINES = 50
 
 SHARED = {
     "chsink",
+    "chsink.as_typed",
     "chsink.errors",
     "chsink.ports",
     "chsink.findings",
@@ -33,6 +34,7 @@ SHARED = {
 """What any room of chsink may use (and every room itself)."""
 
 ROOMS: dict[str, set[str]] = {
+    "chsink.as_typed": set(),
     "chsink.errors": set(),
     "chsink.ports": set(),
     "chsink.findings": set(),

@@ -79,7 +79,17 @@ def test_json_below_an_envelope() -> None:
         '{"op":"u","payload":{"after":{"id":1,"more":true}}}', '{"payload":{"after":null}}', '{"payload":1}'
     )
     assert offered.columns(records, {"id"}) == {"more": "Nullable(Bool)"}
-    assert offered.columns(values('{"payload":{"after":{"address":1}}}'), ()) == {}, "a path begins with it"
+    elsewhere = values('{"address":{"city":"a"},"payload":{"after":{"address":1}}}')
+    assert offered.columns(elsewhere, ()) == {"address": "Nullable(Int64)"}, "the path leads into another object"
+
+
+def test_json_of_which_a_path_takes_a_part() -> None:
+    """⚑ What the path leaves of an object has no other column: it was dropped from tables that chsink makes."""
+    offered = offered_by(settings({"type": "json", "fields": {"a": "$.nested.a", "b": "$.before"}}))
+    assert offered is not None
+    records = values('{"nested":{"a":1,"rest":2},"before":3}')
+    assert offered.columns(records, ()) == {"nested": "Nullable(String)"}
+    assert offered.counts(records, ()) == {"nested": 1}
 
 
 def test_avro(tmp_path: Path) -> None:
@@ -171,14 +181,15 @@ def test_debezium() -> None:
         "[1]",
         '{"payload":null}',
     )
-    assert offered.counts(plain, {"id"}) == {"n": 2, "price": 1, "note": 1, "tags": 1}, "a path leads into data"
+    named = {"n": 2, "price": 1, "note": 1, "tags": 1, "data": 1}
+    assert offered.counts(plain, {"id"}) == named, "a path takes a part of data only"
     inferred = {
         "n": "Nullable(Int64)",
         "price": "Nullable(Float64)",
         "note": None,
         "tags": "Array(Nullable(String)) DEFAULT []",
     }
-    assert offered.columns(plain, {"id"}) == inferred
+    assert offered.columns(plain, {"id", "data"}) == inferred
 
     whole = offered_by(settings("debezium"))
     assert whole is not None
