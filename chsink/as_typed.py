@@ -10,14 +10,14 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-DEFAULT_JOB: Final = Path("job.toml")
+DEFAULT_CONFIG: Final = Path("job.toml")
 _COMMAND: Final = re.compile(r"`(chsink (?!dev\b|init\b|jars\b|(?:state|dlq|mirror|sql|kafka)`)[a-z][^`]*)`")
 _given: Final[list[Path]] = []
 
 
 def remember_job(file: Path) -> None:
     """The job file that this process was given."""
-    _given[:] = [] if file == DEFAULT_JOB else [file]
+    _given[:] = [] if file == DEFAULT_CONFIG else [file]
 
 
 def as_typed(text: str) -> str:

@@ -42,11 +42,16 @@ settings.load_profile("chsink")
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    """The command line sets up logging for its whole process, on the standard error that it has there."""
+def _as_before() -> Iterator[None]:
+    """The command line sets up logging for its whole process, on the standard error that it has there; and messages
+    name its job file.
+    """
+    from chsink.as_typed import DEFAULT_CONFIG, remember_job
+
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     yield
     structlog.reset_defaults()
+    remember_job(DEFAULT_CONFIG)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 

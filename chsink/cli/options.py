@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from chsink.as_typed import DEFAULT_JOB, remember_job
+from chsink.as_typed import DEFAULT_CONFIG as DEFAULT_CONFIG
+from chsink.as_typed import remember_job
 from chsink.config import Config, load
 from chsink.config.problems import InvalidConfigError, problem
 from chsink.errors import job_file
@@ -22,7 +23,6 @@ SetOption = Annotated[
         "--set", help="Override one value of the job file, for instance kafka.bootstrap=host:9092.", metavar="KEY=VALUE"
     ),
 ]
-DEFAULT_CONFIG = DEFAULT_JOB
 LOG_FORMAT = "observe.log_format"
 
 

@@ -40,6 +40,8 @@ SELECTED: Final[Mapping[str, str | int]] = {
     "max_columns_to_read": 0,
 }
 """Set where the INSERT selects."""
+ALIKE: Final[Mapping[str, str | int]] = {"allow_suspicious_variant_types": 1}
+"""Without it, ClickHouse reads no Variant of types that are alike, though the table has it."""
 SELECTED_WHERE_KNOWN: Final[Mapping[str, str | int]] = {
     "deduplicate_insert_select": "enable_even_for_bad_queries",  # the token says what is the same
     "insert_select_deduplicate": 1,  # its name before
@@ -61,12 +63,15 @@ def insert_into(table: str, columns: Sequence[Column], batch: pa.RecordBatch) ->
 
     ``table`` is quoted.  ``columns`` are the table's; those that the batch does not name are left out.
     """
-    head = f"INSERT INTO {table} ({', '.join(map(quote_identifier, batch.schema.names))})"
+    head, end = f"INSERT INTO {table} ({', '.join(map(quote_identifier, batch.schema.names))})", "FORMAT ArrowStream"
     by_name = {column.name: column for column in columns}
-    if not any(holds_json(by_name[name].type) for name in batch.schema.names if name in by_name):
-        return f"{head} FORMAT ArrowStream", {}
+    types = [by_name[name].type for name in batch.schema.names if name in by_name]
+    allowed = ALIKE if any("Variant(" in kind for kind in types) else {}
+    if not any(map(holds_json, types)):
+        return f"{head} {end}", allowed
     made = selection([by_name[name] for name in batch.schema.names], batch)
-    return f"{head} SELECT {made.expressions} FROM input({quote_string(made.structure)}) FORMAT ArrowStream", SELECTED
+    source = f"input({quote_string(made.structure)})"
+    return f"{head} SELECT {made.expressions} FROM {source} {end}", {**SELECTED, **allowed}
 
 
 def selection(columns: Sequence[Column], batch: pa.RecordBatch) -> ReadAndCast:

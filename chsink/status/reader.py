@@ -69,16 +69,18 @@ class StatusReader:
         """The timestamp in ms of the record at each of these offsets, as far as Kafka gives it."""
         wanted = {(key.topic_partition, offset) for key, offset in behind.items()}
         self._times = {known: ms for known, ms in self._times.items() if known in wanted}
-        first: dict[TopicPartition, int] = {}
-        for tp, offset in wanted - self._times.keys():  # two tables of a topic may be at two offsets: the first one now
-            first[tp] = min(offset, first.get(tp, offset))
-        if first:
-            kafka, group = self.services.config.kafka, f"chsink-{self.services.config.sink.name}/status"
+        kafka, group = self.services.config.kafka, f"chsink-{self.services.config.sink.name}/status"
+        left = wanted - self._times.keys()
+        while left:  # two tables of a topic may be at two offsets: one after the other
+            first: dict[TopicPartition, int] = {}
+            for tp, offset in left:
+                first[tp] = min(offset, first.get(tp, offset))
             try:
                 found = first_times(kafka.client_options(), group, first, AGES_S)
             except KafkaException:  # it may be read only: the age stays unknown
-                found = {}
+                break
             self._times.update({(tp, first[tp]): ms for tp, ms in found.items()})
+            left -= first.items()
         ages = {key: self._times.get((key.topic_partition, offset)) for key, offset in behind.items()}
         return {key: ms for key, ms in ages.items() if ms is not None}
 

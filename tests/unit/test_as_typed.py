@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from chsink.as_typed import DEFAULT_JOB, as_typed, remember_job
+from chsink.as_typed import DEFAULT_CONFIG, as_typed, remember_job
 from chsink.cli.main import app
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    yield
-    remember_job(DEFAULT_JOB)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +31,7 @@ def _forgotten() -> Iterator[None]:
 def test_the_file_is_added(said: str, typed: str) -> None:
     remember_job(Path("my job.toml"))
     assert as_typed(said) == typed
-    remember_job(DEFAULT_JOB)
+    remember_job(DEFAULT_CONFIG)
     assert as_typed(said) == said
 
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
+import pytest
 
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.dedup_mark import look
@@ -60,3 +61,22 @@ def test_sent_again_it_is_kept_once_also_in_views(client: ClickHouseClient, crea
         {"d": table.database, "t": table.name},
     )
     assert blocks <= 4, "one block for each table partition and attempt"
+
+
+@pytest.mark.parametrize("more", ["", ", j JSON"])
+def test_a_variant_of_types_that_are_alike(client: ClickHouseClient, create: Callable[[str], None], more: str) -> None:
+    """A table may have one, whatever a session allows: ClickHouse refused each insert (CHS-315)."""
+    name = f"client_test.v_{uuid.uuid4().hex}"
+    create(
+        f"CREATE TABLE {name} (n UInt32, v Variant(Float64, Int8, String, UInt64){more}) ENGINE = MergeTree ORDER BY n "
+        "SETTINGS non_replicated_deduplication_window = 100, allow_suspicious_variant_types = 1"
+    )
+    table = read_table(client, *name.split("."))
+    records = [json.dumps({"n": n, "v": v, "j": {"a": 1}}) for n, v in enumerate((1, 2**63, 0.5, "x"))]
+    batch = (
+        JsonDecoder(table.columns, timezone="UTC").decode(pa.array([r.encode() for r in records], pa.binary())).batch
+    )
+    shard = InsertShard(client, table, look(client, table).mark)
+    ShardWriter([shard], dict(INSERT_SETTINGS), SystemClock(), 5, 60, 30).insert(0, table.name, batch, "one", LATER_MS)
+    kinds = client.query(f"SELECT variantType(v)::String FROM {table.canonical} ORDER BY n")
+    assert kinds == [("Int8",), ("UInt64",), ("Float64",), ("String",)]
