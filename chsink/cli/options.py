@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from chsink.as_typed import DEFAULT_CONFIG as DEFAULT_CONFIG
-from chsink.as_typed import remember_job
+from chsink import as_typed
 from chsink.config import Config, load
 from chsink.config.problems import InvalidConfigError, problem
 from chsink.errors import job_file
@@ -23,12 +22,13 @@ SetOption = Annotated[
         "--set", help="Override one value of the job file, for instance kafka.bootstrap=host:9092.", metavar="KEY=VALUE"
     ),
 ]
+DEFAULT_CONFIG = as_typed.DEFAULT_CONFIG
 LOG_FORMAT = "observe.log_format"
 
 
 def load_config(path: Path, assignments: list[str] | None) -> Config:
     """The configuration at ``path`` with the ``--set`` assignments.  Raises InvalidConfigError."""
-    remember_job(path)
+    as_typed.remember_job(path)
     overrides: dict[str, str] = {}
     for assignment in assignments or []:
         key, equals, value = assignment.partition("=")
