@@ -26,7 +26,7 @@ MINUTES ?= 0
 HOURS ?= 1
 # Test files side by side; each worker has services and a Spark session of its own.
 WORKERS ?= 4
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## list the targets
@@ -84,9 +84,7 @@ bench: setup ## measure speed and memory against what people write today
 test: setup $(VENV)/spark.jsa ## run the tests, but for those of chaos and soak
 	@$(PYTEST) --ignore=tests/chaos -m "not soak" $(PARALLEL) $(ARGS)
 
-# Most of its time is spent waiting: for services that start again, and for what they refuse meanwhile.
 .PHONY: chaos
-chaos: WORKERS = 6
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
 	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos $(PARALLEL) --durations=10 $(ARGS)
 

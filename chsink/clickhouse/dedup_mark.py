@@ -108,8 +108,10 @@ def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
 
 
 def _altered(view: TableFacts) -> str:
-    """Of a view that the server may have altered since it loaded it, which one it is, and when that was."""
-    return "" if view.defined_s + JITTER_S < view.started_s else f"{view.definition} {view.defined_s}"
+    """Of a view that the server may have altered since it loaded it, which one it is: replicas on which it was created
+    and altered together agree.
+    """
+    return "" if view.defined_s + JITTER_S < view.started_s else view.definition
 
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:

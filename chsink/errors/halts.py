@@ -19,8 +19,8 @@ _FROM_EARLIEST = (
     + _NEW_CHECKPOINT
 )
 _COPY = (
-    "if a copy of this job ran on another Kafka cluster with the same [state], stop it, give it a sink name of its own "
-    "and restore the state from a backup: a new checkpoint would land all records again; otherwise, "
+    "if a copy of this job ran on another Kafka cluster with the same [state], stop the copy, give it its own sink "
+    "name, and restore the state from a backup: a new checkpoint would land all records again; otherwise, "
 )
 _CHOOSE = (
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "

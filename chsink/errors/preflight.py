@@ -410,7 +410,7 @@ TOPIC_IS_ANOTHER = preflight(
     "CHS-226",
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     "if kafka.bootstrap was changed, change it back; if a copy of this job runs on another Kafka cluster with the same "
-    "[state], give it a sink name of its own; if the topic was recreated on purpose, start with a new checkpoint (set "
+    "[state], give the copy its own sink name; if the topic was recreated on purpose, start with a new checkpoint (set "
     "sink.checkpoint to a new folder): chsink then reads the topic from its beginning",
 )
 PARTITIONS_GONE = preflight(
@@ -515,7 +515,7 @@ TABLE_IS_ANOTHER = preflight(
     "another server",
     "run `chsink verify`: it names the offsets whose rows are missing here; if clickhouse.endpoints was changed by "
     "mistake, stop the job and change it back first; if a copy of this job, with the same [state], landed them "
-    "elsewhere, stop it, give it a sink name of its own, and copy these rows to {table}",
+    "elsewhere, stop the copy, give it its own sink name, and copy these rows to {table}",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",

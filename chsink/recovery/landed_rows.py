@@ -49,7 +49,7 @@ class LandedRows:
     def may_lack(self) -> Sequence[str]:
         """The views that may lack rows which the table has, in words where nobody could read which ones there are."""
         unread = self.trouble is not None or not self.routed
-        return self.views or ([f"any of {self.table}"] if unread else [])
+        return self.views or ([f"any that depend on {self.table}"] if unread else [])
 
     @property
     def sentence(self) -> str:

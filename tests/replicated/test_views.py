@@ -1,12 +1,14 @@
-"""A view was altered once, and one server has loaded it since: the servers give its blocks different tokens."""
+"""A view was altered once.  Where one server has loaded it since, the servers give its blocks different tokens."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
 
+from chsink.clickhouse.dedup_mark import JITTER_S
 from chsink.errors import HaltError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
@@ -34,6 +36,7 @@ def test_a_replica_restarted(
     command(first.url, f"ALTER TABLE {table}_view {cluster} MODIFY QUERY {reading} WHERE id >= 0")
     job.send(0, 15)
     if restarted.startswith("before"):
+        time.sleep(3 * JITTER_S)  # servers tell their start in whole seconds
         second.stop()
         second.start()
     crash_before_after(job, spark, failpoints)
@@ -48,3 +51,27 @@ def test_a_replica_restarted(
 
     command(first.url, f"SYSTEM SYNC REPLICA {table}_copy")
     assert select(first.url, f"SELECT o FROM {table}_copy ORDER BY o FORMAT TSV").split() == [*map(str, range(15))]
+
+
+@pytest.mark.parametrize("altered", [False, True])
+def test_another_replica_answers(
+    make_job: MakeJob, pair: Sequence[ReplicaClickHouse], spark: SparkSession, failpoints: Failpoints, altered: bool
+) -> None:
+    """Both have had the view since they started: their tokens agree, and nobody has to decide anything."""
+    job, (first, second) = make_job(partitions=1), pair
+    table, cluster = job.tables[job.topic], f"ON CLUSTER {CLUSTER}"
+    job.create(f"CREATE TABLE {table}_copy (o UInt64) ENGINE = MergeTree ORDER BY o")
+    reading = f"SELECT _kafka_offset AS o FROM {table}"
+    command(first.url, f"CREATE MATERIALIZED VIEW {table}_view {cluster} TO {table}_copy AS {reading}")
+    if altered:
+        command(first.url, f"ALTER TABLE {table}_view {cluster} MODIFY QUERY {reading} WHERE id >= 0")
+    job.send(0, 15)
+    crash_before_after(job, spark, failpoints)
+    job.shards, job.replicas = [second.url], [first.url]
+
+    job.drain(spark)
+
+    job.check()
+    for server in pair:
+        command(server.url, f"SYSTEM SYNC REPLICA {table}_copy")
+        assert select(server.url, f"SELECT o FROM {table}_copy ORDER BY o FORMAT TSV").split() == [*map(str, range(15))]

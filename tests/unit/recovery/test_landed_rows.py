@@ -30,4 +30,8 @@ def test_views_that_nobody_could_read_may_lack_rows_too() -> None:
     trouble = halts.NO_STATE(sink="s")
     assert LandedRows("d.t", 3, views=("d.v",)).may_lack == ("d.v",)
     assert not LandedRows("d.t", 3).may_lack
-    assert LandedRows("d.t", trouble=trouble).may_lack == LandedRows("d.t", routed=False).may_lack == ["any of d.t"]
+    assert (
+        LandedRows("d.t", trouble=trouble).may_lack
+        == LandedRows("d.t", routed=False).may_lack
+        == ["any that depend on d.t"]
+    )
