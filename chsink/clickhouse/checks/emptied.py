@@ -47,14 +47,14 @@ def emptied_findings(
         said = {"table": target.name, "topic": target.topic, "delete": _deleting(target)}
         yield found(Severity.WARNING, preflight.TABLE_IS_EMPTY, **said, offsets=f"{landed:,}")
         return
-    now = [r for r in mine.values() if r.sent.layout == layout]
-    held = [r.seen.marks for r in now if len(r.seen.marks) >= len(target.shards)]
+    held = [r.seen.marks for r in mine.values() if r.sent.layout == layout and len(r.seen.marks) >= len(target.shards)]
     for number, shard in enumerate(target.shards):
         if lacking[number] and any(marks[number].blocks for marks in held) and _is_empty(shard, clock):
             yield found(Severity.WARNING, preflight.SHARD_IS_EMPTY, table=target.name, url=shard.url)
             return
     here = digest_of([shard.table.identity for shard in target.shards])
-    told = {k: r for k, r in mine.items() if r in now or len(target.shards) == 1 >= len(r.seen.marks) - 1}
+    alone = len(target.shards) == 1
+    told = {k: r for k, r in mine.items() if r.sent.layout == layout or (alone and len(r.seen.marks) <= 2)}
     if tps := ", ".join(sorted(str(k.topic_partition) for k, r in told.items() if not _is_of(r, here))):
         yield found(Severity.WARNING, preflight.TABLE_IS_ANOTHER, table=target.name, tps=tps)
         return
