@@ -26,7 +26,6 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from chsink import failpoints
-from chsink.kafka.idle import next_messages
 from chsink.kafka.transactions import GroupOffset, TransactionalProducer, consumer_options, group_offsets
 from chsink.mirror.ports import EventReader, EventSender, GroupReader
 from chsink.statemachine.ranges import TopicPartition
@@ -34,7 +33,7 @@ from chsink.statemachine.ranges import TopicPartition
 TRANSACTION_MS = 20_000
 """How long a hanging transaction may hold up readers; by default, less than a round waits for answers."""
 POLL_S = 0.1
-"""How long one call of the client waits for events, and so how soon :meth:`ControlReader.wake` is noticed."""
+"""How long one call of the client waits for events: with more time, it would wait for many events."""
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
@@ -307,7 +306,7 @@ class ControlReader:
 
     def _consumed(self, timeout_s: float) -> list[tuple[int, int, bytes]]:
         found = []
-        for message in next_messages(self._consumer, 1000, timeout_s):
+        for message in self._consumer.consume(1000, timeout_s):
             if message.error() is not None:
                 raise ControlUnanswered(str(message.error()))
             value, partition, offset = message.value(), message.partition(), message.offset()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 _LIMIT_S: Final = 60.0
 _POLL_EVERY: Final = 10_000
@@ -84,15 +84,18 @@ def add_partitions(bootstrap: str, topic: str, total: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(topic, total)], operation_timeout=_LIMIT_S)[topic].result(_LIMIT_S)
     deadline = time.monotonic() + _LIMIT_S
-    while not _has_leaders(admin, topic, total):
+    while _served(admin, topic) != total:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic} has no {total} partitions")
         time.sleep(0.02)
 
 
-def _has_leaders(admin: AdminClient, topic: str, total: int) -> bool:
-    found = admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
-    return len(found) == total and all(partition.leader >= 0 for partition in found.values())
+def _served(admin: AdminClient, topic: str) -> int:
+    """How many partitions answer.  Metadata names a leader before that leader has the partition's log."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    partitions = admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
+    answers = admin.list_offsets({TopicPartition(topic, p): latest for p in partitions}, request_timeout=_LIMIT_S)
+    return sum(answer.exception(_LIMIT_S) is None for answer in answers.values())
 
 
 def end_offset(bootstrap: str, topic: str, partition: int, *, isolation: str = "read_uncommitted") -> int:

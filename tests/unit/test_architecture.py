@@ -85,7 +85,6 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka.ages",
         "chsink.kafka.exact",
-        "chsink.kafka.idle",
         "chsink.kafka.same_records",
         "chsink.kafka.transactions",
     },
