@@ -325,6 +325,7 @@ def test_a_coordinator_that_dies_after_a_commit_before_its_offsets(
     bench = make_bench()
     first = bench.coordinator()
     bench.hand_over(*bench.produce(range(4)))
+    bench.ticks(first, lambda: first.buffer.files)
     bench.clock.ms += 1000
     first.tick(0.1)
     with monkeypatch.context() as patch:
