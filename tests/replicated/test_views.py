@@ -12,11 +12,22 @@ from chsink.clickhouse.dedup_mark import JITTER_S
 from chsink.errors import HaltError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
-from tests.support.job import command, select
+from tests.support.job import Job, command, select
 from tests.support.replicas.service import ReplicaClickHouse
 from tests.support.replicas.tables import CLUSTER
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
+
+
+def viewed(job: Job, *, altered: bool) -> str:
+    """The job's table, which feeds a view on both replicas."""
+    table, cluster = job.tables[job.topic], f"ON CLUSTER {CLUSTER}"
+    job.create(f"CREATE TABLE {table}_copy (o UInt64) ENGINE = MergeTree ORDER BY o")
+    reading = f"SELECT _kafka_offset AS o FROM {table}"
+    command(job.shards[0], f"CREATE MATERIALIZED VIEW {table}_view {cluster} TO {table}_copy AS {reading}")
+    if altered:
+        command(job.shards[0], f"ALTER TABLE {table}_view {cluster} MODIFY QUERY {reading} WHERE id >= 0")
+    return table
 
 
 @pytest.mark.parametrize("restarted", ["before, and answers now", "while the range is in doubt"])
@@ -29,11 +40,7 @@ def test_a_replica_restarted(
 ) -> None:
     """⚑ Nobody did anything while the range was in doubt; sent again, it would be in the view's table twice."""
     job, (first, second) = make_job(partitions=1), pair
-    table, cluster = job.tables[job.topic], f"ON CLUSTER {CLUSTER}"
-    job.create(f"CREATE TABLE {table}_copy (o UInt64) ENGINE = MergeTree ORDER BY o")
-    reading = f"SELECT _kafka_offset AS o FROM {table}"
-    command(first.url, f"CREATE MATERIALIZED VIEW {table}_view {cluster} TO {table}_copy AS {reading}")
-    command(first.url, f"ALTER TABLE {table}_view {cluster} MODIFY QUERY {reading} WHERE id >= 0")
+    table = viewed(job, altered=True)
     job.send(0, 15)
     if restarted.startswith("before"):
         time.sleep(3 * JITTER_S)  # servers tell their start in whole seconds
@@ -59,12 +66,7 @@ def test_another_replica_answers(
 ) -> None:
     """Both have had the view since they started: their tokens agree, and nobody has to decide anything."""
     job, (first, second) = make_job(partitions=1), pair
-    table, cluster = job.tables[job.topic], f"ON CLUSTER {CLUSTER}"
-    job.create(f"CREATE TABLE {table}_copy (o UInt64) ENGINE = MergeTree ORDER BY o")
-    reading = f"SELECT _kafka_offset AS o FROM {table}"
-    command(first.url, f"CREATE MATERIALIZED VIEW {table}_view {cluster} TO {table}_copy AS {reading}")
-    if altered:
-        command(first.url, f"ALTER TABLE {table}_view {cluster} MODIFY QUERY {reading} WHERE id >= 0")
+    table = viewed(job, altered=altered)
     job.send(0, 15)
     crash_before_after(job, spark, failpoints)
     job.shards, job.replicas = [second.url], [first.url]
