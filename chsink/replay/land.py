@@ -52,14 +52,15 @@ class ListSender:
     marks: Delivery | None = None
     _settings: dict[str, str | int] | None = None
 
-    def land(self, key: StateKey, record: StateRecord, layout: str, *, again: bool) -> tuple[str, ...]:
+    def land(self, key: StateKey, record: StateRecord, layout: str) -> tuple[str, ...]:
         """Insert the rows, then the marks.  Returns the views that may lack rows which the table already had; then no
-        mark was sent.  ``again``: the list was in doubt.  Raises UnclearListError, or ChsinkError.
+        mark was sent.  Another replay may have sent the list meanwhile, or sent it again: what a mark says is there is
+        looked for.  Raises UnclearListError, or ChsinkError.
         """
         letters = _one_each(self.source.letters(key, record.doubt.only, record.life.nonce), record)
         records = records_of(letters)
         alone = self.window.is_alone(record)
-        assignment = Assignment(key, record, layout, self.window.deadline_ms(), again=again, alone=alone)
+        assignment = Assignment(key, record, layout, self.window.deadline_ms(), again=True, alone=alone)
         shards = self.window.shards(key.table, record.sent.layout)
         writer = self._writer(key, record, shards, record.seen.marks)
         lander = PieceLander({key.topic_partition: assignment}, self._prepare, lambda _: writer, self.kafka)

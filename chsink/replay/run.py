@@ -160,7 +160,7 @@ class Replay:
             changes[key] = writes.replaying(record, offsets, said, epoch=self.ledger.epoch, attempt=attempt)
         self.ledger.write(changes)
 
-    def _land(self, key: StateKey, *, again: bool = False) -> None:
+    def _land(self, key: StateKey) -> None:
         record = self.ledger.records[key]
         layout = self.ledger.layout(record.sent.layout)
         if layout is None:
@@ -168,7 +168,7 @@ class Replay:
                 key, record, f"the shard layout {record.sent.layout} under which it was announced is not stored"
             )
         with _in_doubt_where_unclear(key, record):
-            unproven = self.sender.land(key, record, layout, again=again)
+            unproven = self.sender.land(key, record, layout)
         if unproven:
             views = ", ".join(unproven)
             raise _doubt(key, record, f"the table has the rows, but these dependent views may lack them: {views}")
@@ -191,7 +191,7 @@ class Replay:
                 probing = self.window.must_probe(key, record)
             if self._was_reset(key, record) or probing:
                 self._renew(key, record)
-            self._land(key, again=True)
+            self._land(key)
         self._confirm([key])
 
     def _is_landed(self, key: StateKey, record: StateRecord) -> bool:
@@ -271,7 +271,7 @@ class Replay:
         if self._is_landed(key, record):
             if self._missing(key, record, there):
                 self._renew(key, record)
-                self._land(key, again=True)
+                self._land(key)
         elif there:
             raise halts.REPLAY_ROWS_THERE(
                 table=key.table,

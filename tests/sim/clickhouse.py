@@ -234,9 +234,12 @@ class Server:
                 self._feed(table, name, label, rows, remember=remember)
 
     def shows(self, name: str, uids: list[int]) -> bool:
-        """Whether production code can see that a plain table has not stored these rows: others may lie at their offsets."""
+        """Whether production code can see that a plain table has not stored these rows: others may lie at their offsets.
+
+        A view would get the rows that its table drops, perhaps twice; the table lacks them then, and a person decides.
+        """
         kind, held = self.tables[name].kind, self.tables[name].rows
-        if kind.replicated or kind.replacing or not kind.can_probe:
+        if kind.replicated or kind.replacing or kind.views or not kind.can_probe:
             return False
         places = {self._place(uid) for uid in uids}
         there = {uid % PARTITION for place in places for uid in held.get(place, ())}
