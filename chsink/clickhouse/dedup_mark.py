@@ -9,7 +9,7 @@ shard; the growth since bounds the blocks that came.
   something only while they are the same tables.
 - What a view makes of a block has the view's name in its token, or its UUID if the server has altered the view since it
   loaded it; nothing shows which.  So a view counts as another one where it was altered, or where it may have been and
-  the server restarted, or another replica answers.
+  the server restarted, or a replica answers that did.
 - A plain MergeTree numbers its blocks in one sequence.  Its log of tokens is not atomic with its parts, so a server
   that was restarted since then makes tokens doubtful.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
