@@ -23,12 +23,18 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
 
+SECOND_COPIES = (
+    "; {} of these rows have the offset of another one: delete all but one copy of each first, unless they are an "
+    "earlier topic's"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LandedRows:
     """``rows`` of a range in its table, None where that is not known; ``trouble`` is what kept from counting.
 
-    ``views`` depend on the table.  ``letters`` counts its dead letters.  Nothing is counted unless a route leads to it.
+    ``views`` depend on the table.  ``letters`` counts its dead letters, ``copies`` the rows that have the offset of
+    another one.  Nothing is counted unless a route leads to it.
     ``bits`` of words of offsets stand for those with a row or a dead letter.
     """
 
@@ -37,6 +43,7 @@ class LandedRows:
     trouble: ChsinkError | None = None
     views: tuple[str, ...] = ()
     letters: int = 0
+    copies: int = 0
     routed: bool = True
     bits: Mapping[int, int] = field(default_factory=dict)
 
@@ -61,7 +68,8 @@ class LandedRows:
         if self.rows is None:
             return f"chsink cannot search {self.table} by offset: check the table first"
         kept = f", and there are {self.letters} dead letters of it" if self.letters else ""
-        return f"{self.table} holds {self.rows} rows of it now{kept}"
+        copies = SECOND_COPIES.format(self.copies) if self.copies else ""
+        return f"{self.table} holds {self.rows} rows of it now{kept}{copies}"
 
     def lacking(self, part: OffsetRange) -> str:
         """How many records of a part of the range are lost if they are never sent, in words."""
@@ -85,23 +93,29 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
         shards = _recorded(clickhouse, store, key, record)[1]
         with asking_target():
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, clickhouse.letters
-            words, letters = list[dict[int, Word]](), 0
+            words, told = list[dict[int, Word]](), list[dict[int, Word]]()
             if kept is not None:
                 held = kept.reader(clickhouse.clock, copies=TWICE)
-                words.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
-                letters = _rows_in(words)
+                told.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
+            letters = _rows_in(told)
             if not shards or not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
             for shard in shards:
                 reader = shard.reader(clickhouse.clock, copies=TWICE)
                 check_none_deleting(reader, shard.table)
                 words.append(words_there(reader, shard.table.canonical, tp, record.range))
-            bits: dict[int, int] = {}
-            for at, word in chain.from_iterable(one.items() for one in words):
-                bits[at] = bits.get(at, 0) | word.bits
-            return LandedRows(key.table, _rows_in(words) - letters, None, views, letters, bits=bits)
+            rows = _rows_in(words)
+            copies = rows - sum(bits.bit_count() for bits in _bits_of(words).values())
+            return LandedRows(key.table, rows, None, views, letters, copies, bits=_bits_of([*words, *told]))
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)
+
+
+def _bits_of(words: Iterable[Mapping[int, Word]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for at, word in chain.from_iterable(one.items() for one in words):
+        found[at] = found.get(at, 0) | word.bits
+    return found
 
 
 def _rows_in(words: Iterable[Mapping[int, Word]]) -> int:

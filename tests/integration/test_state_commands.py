@@ -236,6 +236,17 @@ def test_what_is_given_up_is_counted(doubtful: Job) -> None:
     assert "[10, 19) becomes a gap: of the 9 offsets [10, 19), 2 have no row and no dead letter in a table" in expired
 
 
+def test_rows_that_share_an_offset_are_named(doubtful: Job) -> None:
+    """⚑ Found by the simulator (seed 4600001607): a piece that had landed twice was counted as rows, and settled so."""
+    insert(doubtful, 0, range(10, 25))
+    assert "copy" not in run(doubtful, "resolve", doubtful.topic, "--landed", stdin="n\n").stdout
+    insert(doubtful, 0, range(12, 14))
+
+    said = " ".join(run(doubtful, "resolve", doubtful.topic, "--landed", stdin="n\n").stdout.split())
+
+    assert "holds 17 rows of it now; 2 of these rows have the offset of another one: delete all but one copy" in said
+
+
 def test_landed_takes_the_word_for_it(doubtful: Job) -> None:
     result = run(doubtful, "resolve", doubtful.topic, "0", "--landed", stdin="y\n")
 

@@ -113,8 +113,8 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
         world.stop_executors()
     unreadable: list[TopicPartition] = []
 
-    def command(services: Services) -> None:
-        change = plan_resolve(
+    def planned(services: Services) -> Change:
+        return plan_resolve(
             services.clickhouse,
             services.store,
             services.kafka,
@@ -124,6 +124,13 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
             pipeline=lambda topic: present_fingerprint(services.clickhouse, topic, STREAM),
             senders_gone=verdict == "resend",
         )
+
+    def command(services: Services) -> None:
+        change = planned(services)
+        if verdict == "landed" and any("all but one copy" in line for line in change.says):
+            for key, record in change.found.items():
+                delete_second_copies(world, key.topic_partition, record.range)
+            change = planned(services)
         if verdict == "landed" and any("dependent views" in line for line in change.says):
             end_senders(world)
             for key, record in change.found.items():

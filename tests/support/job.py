@@ -33,6 +33,7 @@ from chsink.spark.sink import Sink, kafka_stream
 from chsink.status.reader import read_status
 from tests.support.kafka import Record, Value, produce, read_all
 from tests.support.replicas.tables import replicated
+from tests.support.spark import FOR_MOMENTS
 
 DATABASE = "job"
 COLUMNS: Mapping[str, str] = {"id": "UInt64", "text": "String"}
@@ -167,6 +168,7 @@ class Job:
             f'{{ url = "{url}", weight = {weight}{more} }}'
             for url, weight in zip(self.shards, self.weights, strict=True)
         )
+        conf = ", ".join(f'"{name}" = "{value}"' for name, value in FOR_MOMENTS.items())
         routes = "".join(f'[[route]]\ntopic = "{t}"\ntable = "{table}"\n' for t, table in self.tables.items())
         new = self.folder / f"job.toml.{uuid4().hex}"
         new.write_text(f"""\
@@ -191,7 +193,7 @@ mode = "available_now"
 progress = "never"
 [spark]
 master = "local[2]"
-conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false" }}
+conf = {{ "spark.ui.enabled" = "false", "spark.ui.showConsoleProgress" = "false", {conf} }}
 """)
         new.replace(path)
         return path

@@ -14,6 +14,13 @@ from tests.support.daemon import ARMED
 
 _FILES: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _JVM_LIMIT_S: Final = 30
+FOR_MOMENTS: Final = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    # Each query is planned anew and runs for moments: to compile its plan costs more than to interpret it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For a session of seconds or minutes, also of a job in a process of its own."""
 
 
 def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession:
@@ -28,11 +35,8 @@ def local_session(folder: Path, cores: int = 2, **settings: str) -> SparkSession
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.sql.shuffle.partitions": "2",
-        # Each query is planned anew and runs for moments: to compile its plan costs more than to interpret it.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **FOR_MOMENTS,
         # Without Hadoop's native library, the default one starts twenty programs for each micro-batch (readlink).
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.python.daemon.module": "tests.support.daemon",
