@@ -191,6 +191,13 @@ REPLAY_ROWS_MISSING = preflight(
     "if some of their rows are there, delete them, on each shard and in the targets of dependent views: {delete}; "
     "then run `chsink dlq replay --resend`",
 )
+REPLAY_MARKS_DROPPED = preflight(
+    "CHS-337",
+    "{tp}: an earlier replay of {letters:dead letters} into {table} is in doubt, and ClickHouse drops the marks that "
+    "confirm it: it remembers their deduplication token, but not the marks themselves",
+    "delete the rows of these dead letters, on each shard and in the targets of dependent views: {delete}; then run "
+    "`chsink dlq replay --resend`, which replays them again",
+)
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
     "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt; if you reset the partition now, "

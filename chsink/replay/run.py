@@ -22,7 +22,7 @@ from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.driver.halts import Halts
 from chsink.driver.ledger import Ledger, read_records
-from chsink.errors import ChsinkError, PreflightError, halts, values
+from chsink.errors import ChsinkError, HaltError, PreflightError, halts, values
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries, StateStore
 from chsink.refusals import asking_target
@@ -242,16 +242,20 @@ class Replay:
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
+        delete, letters = self._delete(key, there or record.doubt.only), len(record.doubt.only)
+        said = {"table": key.table, "letters": letters, "tp": key.topic_partition, "delete": delete}
         if missing := self._missing(key, record, there):
-            delete, letters = self._delete(key, there or record.doubt.only), len(record.doubt.only)
-            raise halts.REPLAY_ROWS_MISSING(
-                table=key.table, letters=letters, missing=missing, tp=key.topic_partition, delete=delete
-            )
+            raise halts.REPLAY_ROWS_MISSING(missing=missing, **said)
         with asking_target():
             mark = self.window.letters_mark()
         if mark is not None:
             self._renew_marks(key, record, mark)
-        self.sender.mark(key, self.ledger.records[key], mark)
+        try:
+            self.sender.mark(key, self.ledger.records[key], mark)
+        except HaltError as error:
+            if error.name != halts.DEAD_LETTERS_INCOMPLETE.name:
+                raise
+            raise halts.REPLAY_MARKS_DROPPED(**said) from error
         self._confirm([key])
 
     def _renew_marks(self, key: StateKey, record: StateRecord, mark: Mark) -> None:

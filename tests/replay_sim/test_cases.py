@@ -9,7 +9,7 @@ import pytest
 
 from chsink.connect import Services
 from chsink.dlq.where import where
-from chsink.errors import FencedError, HaltError
+from chsink.errors import FencedError, HaltError, PreflightError
 from chsink.recovery import change
 from chsink.recovery.decide import plan_reset
 from chsink.replay.report import ReplayReport
@@ -110,7 +110,7 @@ def test_marks_that_somebody_deleted_are_missed() -> None:
     assert scene.replay() is None
     marks = scene.servers[0].tables[LETTERS].rows
     assert marks.pop(("t", 0))
-    with pytest.raises(HaltError, match="CHS-333"):
+    with pytest.raises(PreflightError, match="CHS-337.*but not the marks"):
         scene.replay("landed")
 
 

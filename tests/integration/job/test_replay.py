@@ -374,6 +374,22 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.job.verdict(rows_of=rows_of).exactly_once
 
 
+@pytest.mark.exit_of("REPLAY_MARKS_DROPPED")
+def test_marks_whose_token_alone_is_remembered(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Found by the simulator (replays, seed 94000000): the rows were there, and every command ended with CHS-333."""
+    kept = make_kept()
+    kept.widen()
+    kept.crash(monkeypatch, "task.after_dead_letters", "partition=0")
+    of_replay = "sink LIKE '%~replay' SETTINGS mutations_sync = 1"
+    command(kept.job.shards[0], f"ALTER TABLE {kept.table} DELETE WHERE {of_replay}")
+    with pytest.raises(PreflightError, match="CHS-337.*but not the marks") as refused:
+        kept.replay("table=no", verdict="landed")
+    for shard in kept.job.shards:
+        command(shard, f"{statements_of(refused.value, 'DELETE FROM')[0]} SETTINGS lightweight_deletes_sync = 2")
+    assert kept.replay(verdict=verdict_of(refused.value, "--resend"))["landed"] == 2 * BAD
+    kept.check()
+
+
 def verdict_of(said: ChsinkError, option: str) -> ReplayVerdict:
     """What the option of the command that the message names decides."""
     assert words_of(said, option) == ["dlq", "replay", option]
