@@ -155,8 +155,10 @@ class SqlClient(Replicas, Protocol):
     def command(self, sql: str, settings: Mapping[str, object] | None = None) -> None:
         """A statement without a result."""
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object]) -> None:
-        """One INSERT of ``body`` (an Arrow IPC stream).  Returns when the server has confirmed it."""
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object], url: str) -> None:
+        """One INSERT of ``body`` (an Arrow IPC stream), to the replica at ``url`` alone: the one that was looked at.
+        Returns when the server has confirmed it.
+        """
 
 
 # --- decoding ------------------------------------------------------------------------------------------------------

@@ -28,13 +28,13 @@ LOG_FORMAT = "observe.log_format"
 
 def load_config(path: Path, assignments: list[str] | None) -> Config:
     """The configuration at ``path`` with the ``--set`` assignments.  Raises InvalidConfigError."""
-    as_typed.remember_job(path)
     overrides: dict[str, str] = {}
     for assignment in assignments or []:
         key, equals, value = assignment.partition("=")
         if not equals:
             raise InvalidConfigError([problem(key, job_file.SET_WITHOUT_VALUE(), "command line")])
         overrides[key.strip()] = value
+    as_typed.remember_job(path, overrides.get("sink.name"))
     return load(path, overrides=overrides)
 
 

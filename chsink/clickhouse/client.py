@@ -131,7 +131,7 @@ class ClickHouseClient:
         """A statement without a result."""
         self._send(lambda client: client.command(sql, settings=dict(settings or {})))
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object]) -> None:
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, object], url: str) -> None:
         """One INSERT of the form ``INSERT INTO target FORMAT name`` whose data is ``body``, compressed on the way."""
         target, separator, form = sql.removeprefix(_INSERT).rpartition(_FORMAT)
         assert sql.startswith(_INSERT) and separator, sql
@@ -146,7 +146,8 @@ class ClickHouseClient:
                 fmt=form,
                 settings=dict(settings),
                 compression=compression,
-            )
+            ),
+            url,
         )
 
     def each_replica(self) -> Sequence[Self]:
@@ -173,22 +174,26 @@ class ClickHouseClient:
             for other in self._others.values():
                 other.close()
 
-    def _send(self, act: Callable[[HttpClient], T]) -> T:
-        """Run against the replica in use; move on to the next one as long as no connection can be made."""
+    def _send(self, act: Callable[[HttpClient], T], only: str | None = None) -> T:
+        """Run against the replica in use; move on to the next one as long as no connection can be made.  With ``only``,
+        the statement is for the replica of this URL: the next one is for the next statement.
+        """
         for remaining in reversed(range(len(self._endpoint.urls))):
             replica = self._replica
             try:
-                client = self._connected()
+                client = self._connected(only)
                 with _translated(self.url):
                     return act(client)
             except Unreachable:
                 self._leave(replica)
-                if not remaining:
+                if only is not None or not remaining:
                     raise
         raise AssertionError("an endpoint has a replica")
 
-    def _connected(self) -> HttpClient:
+    def _connected(self, only: str | None) -> HttpClient:
         with self._lock:
+            if only not in (None, self.url):
+                raise Unanswered(f"{only}: {self.url} has taken its place since")
             if self._open is None:
                 self._open = _connect(self._endpoint, self.url)
             return self._open[0]

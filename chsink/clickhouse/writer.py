@@ -113,11 +113,11 @@ class ShardWriter:
 
         def send() -> None:
             nonlocal sends
-            asked_ms = self.clock.steady_ms()
+            asked_ms, url = self.clock.steady_ms(), client.url
             self._check_table(shard, token, batch.schema.names)
             self._check_time(asked_ms, token, deadline_ms, took)  # last: what comes before it may take long
             sends += 1
-            client.insert(sql, body, settings)
+            client.insert(sql, body, settings, url)  # another replica may have other marks
 
         try:
             retrying(self.clock, self.retry_for_s, f"an insert into {table} at {client.url}")(send)

@@ -24,8 +24,8 @@ _COPY = (
 )
 _CHOOSE = (
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; or "
-    "with --lost to give up the missing rows"
+    "range are there; with --resend to send the whole range again (it names what to delete first); or with --lost to "
+    "keep what is there and give up the missing rows"
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -181,22 +181,22 @@ REPLAY_ROWS_THERE = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
-    "if all of the rows are there, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
+    "if each of the rows is there once, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
     "shard and in the targets of dependent views: {delete}; then run `chsink dlq replay --resend` again",
 )
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} lacks the rows of {missing} of them: "
     "if these were recorded as landed, they would never land",
-    "if some of their rows are there, delete them, on each shard and in the targets of dependent views: {delete}; "
+    "delete those of their rows that are there, on each shard and in the targets of dependent views: {delete}; "
     "then run `chsink dlq replay --resend`",
 )
 REPLAY_MARKS_DROPPED = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} into {table} is in doubt, and ClickHouse drops the marks that "
     "confirm it: it remembers their deduplication token, but not the marks themselves",
-    "delete the rows of these dead letters, on each shard and in the targets of dependent views: {delete}; then run "
-    "`chsink dlq replay --resend`, which replays them again",
+    "keep the dead letters, but delete the rows that their records have in {table}, on each shard and in the targets "
+    "of dependent views: {delete}; then run `chsink dlq replay --resend`, which replays them again",
 )
 REPLAY_UNSETTLED = preflight(
     "CHS-338",

@@ -157,8 +157,8 @@ NO_DEDUPLICATION = preflight(
     "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} MODIFY "
     "SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens, so resolve it before the ALTER: check "
     "the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of the "
-    "range are there; otherwise delete what is there (--resend names what it finds), then run it with --resend; or "
-    "with --lost to give up the missing rows; then run the ALTER",
+    "range are there; with --resend to send the whole range again (it names what to delete first); or with --lost to "
+    "keep what is there and give up the missing rows; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -466,8 +466,8 @@ DOUBT_NOT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
     "check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
-    "otherwise delete what is there (--resend names what it finds), then run it with --resend; or with --lost to "
-    "give up the missing rows",
+    "with --resend to send the whole range again (it names what to delete first); or with --lost to keep what is "
+    "there and give up the missing rows",
 )
 LAYOUT_OLDER = preflight(
     "CHS-228",
@@ -505,7 +505,7 @@ TABLE_IS_EMPTY = preflight(
     "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
     "verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still holds: "
     "run `chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
-    "delete the topic's dead letters (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
+    "delete the topic's dead letters of this table (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
     'kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
@@ -637,7 +637,7 @@ REPLICA_READONLY = preflight(
     "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data; if it has lost the data of all "
     "replicas, it has lost the deduplication tokens, too: stop the job before you restore; if `chsink status` then "
     "shows a partition of {table} at BEFORE, run `chsink state resolve TOPIC PARTITION` before the next start, with "
-    "--landed if all rows are there, otherwise with --resend, which names the rows to delete first",
+    "--landed if all rows and dead letters are there, otherwise with --resend, which names what to delete first",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",

@@ -24,8 +24,8 @@ from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import topic_head
 
 SECOND_COPIES = (
-    "; {} of these rows have the offset of another one: delete all but one copy of each first, unless they are an "
-    "earlier topic's"
+    "; {} of these rows share their offset with another row: unless a transform made several rows of one record, or an "
+    "earlier topic of this name left them, first delete all but one copy of each"
 )
 
 

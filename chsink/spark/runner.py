@@ -130,7 +130,7 @@ def _place(topics: Sequence[str]) -> Column:
 
 def _answers(frame: DataFrame, task: ExecutorTask | ExactTask) -> list[tuple[Ack, int]]:
     """Acknowledgements, and the mean size of a record of each task that knows it."""
-    task = replace(task, copied=str(frame.sparkSession.conf.get("spark.speculation", "")).lower() == "true")
+    task = replace(task, copied=str(frame.sparkSession.conf.get("spark.speculation", "")).strip().lower() == "true")
     return [(Ack.from_json(row.ack), row.record_bytes) for row in frame.mapInArrow(task, ACK_SCHEMA).collect()]
 
 

@@ -244,7 +244,7 @@ def test_rows_that_share_an_offset_are_named(doubtful: Job) -> None:
 
     said = " ".join(run(doubtful, "resolve", doubtful.topic, "--landed", stdin="n\n").stdout.split())
 
-    assert "holds 17 rows of it now; 2 of these rows have the offset of another one: delete all but one copy" in said
+    assert "holds 17 rows of it now; 2 of these rows share their offset with another row: unless a transform" in said
 
 
 def test_landed_takes_the_word_for_it(doubtful: Job) -> None:

@@ -234,12 +234,12 @@ def _record_tasks(recorder: Recorder, patched: pytest.MonkeyPatch) -> None:
             recorder.call(_named(client, sql))
         return query(client, sql, parameters)
 
-    def sent(client: Client, sql: str, body: Any, settings: Any) -> None:
+    def sent(client: Client, sql: str, body: Any, settings: Any, url: str) -> None:
         piece = ":".join(str(settings["insert_deduplication_token"]).split(":")[-3:-1])
         wrong = recorder.call(f"task.insert {piece}")
         if wrong == LOST:
             raise Unanswered(wrong)
-        insert(client, sql, body, settings)
+        insert(client, sql, body, settings, url)
         if wrong:
             raise Unanswered(wrong)
 

@@ -351,7 +351,7 @@ class Client:
         self._reach()
         delete(self.server, sql)
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any], url: str) -> None:
         """One INSERT, with all its possible outcomes."""
         hub, server = self.hub, self.server
         name, token = sql.split()[2].replace("`", ""), str(settings["insert_deduplication_token"])

@@ -43,3 +43,5 @@ def test_a_command_that_fails_names_its_file(tmp_path: Path) -> None:
     )
     CliRunner().invoke(app, ["doctor", "-c", str(file)])
     assert as_typed("`chsink verify`") == f"`chsink verify -c {file}`"
+    CliRunner().invoke(app, ["doctor", "-c", str(file), "--set", "sink.name=a b"])
+    assert as_typed("`chsink verify`") == f"`chsink verify -c {file} --set 'sink.name=a b'`", "another sink of the file"

@@ -39,20 +39,23 @@ def test_query_leaves_literals_alone(client: ClickHouseClient) -> None:
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
 def test_insert_lands_every_row(server: str, client: ClickHouseClient, table: str, compression: Any) -> None:
     inserting = ClickHouseClient(Connection((server,), compression=compression))
-    inserting.insert(insert_into(table), body(150_000, "some text"), {})
+    inserting.insert(insert_into(table), body(150_000, "some text"), {}, inserting.url)
     assert client.query(f"SELECT count(), uniqExact(a), any(b) FROM {table}") == [(150_000, 150_000, "some text")]
     inserting.close()
 
 
 def test_settings_reach_the_statement(client: ClickHouseClient, table: str) -> None:
     for token in ("one", "one", "two"):
-        client.insert(insert_into(table), body(10), {"insert_deduplication_token": token, "insert_deduplicate": 1})
+        settings = {"insert_deduplication_token": token, "insert_deduplicate": 1}
+        client.insert(insert_into(table), body(10), settings, client.url)
     assert count(client, table) == 20
 
 
 def test_threads_share_a_client(client: ClickHouseClient, table: str) -> None:
     def work(number: int) -> None:
-        client.insert(insert_into(table), body(100, str(number)), {"insert_deduplication_token": str(number)})
+        client.insert(
+            insert_into(table), body(100, str(number)), {"insert_deduplication_token": str(number)}, client.url
+        )
         answers.append(client.query(f"SELECT {number}")[0][0])
 
     answers: list[int] = []
@@ -79,7 +82,7 @@ def test_errors_carry_their_code(client: ClickHouseClient, table: str) -> None:
         client.command("ALTER TABLE oops")
     assert syntax.value.code == 62
     with pytest.raises(ServerRefused) as constraint:
-        client.insert(f"INSERT INTO {table} (`nope`) FORMAT ArrowStream", body(1), {})
+        client.insert(f"INSERT INTO {table} (`nope`) FORMAT ArrowStream", body(1), {}, client.url)
     assert constraint.value.code == 16
 
 

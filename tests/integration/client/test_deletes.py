@@ -75,6 +75,6 @@ def test_what_the_server_says_of_keys(client: ClickHouseClient, server: str, key
             assert not chunk.bad
             names = ", ".join(chunk.batch.schema.names)
             body = arrow_stream(chunk.batch)
-            client.insert(f"INSERT INTO {TABLE} ({names}) FORMAT ArrowStream", body, INSERT_SETTINGS)
+            client.insert(f"INSERT INTO {TABLE} ({names}) FORMAT ArrowStream", body, INSERT_SETTINGS, client.url)
         rows = client.query(f"SELECT id, name FROM {TABLE} FINAL ORDER BY id")
         assert rows == [(0, "n6"), (1, "n7")]

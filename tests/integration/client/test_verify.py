@@ -113,7 +113,7 @@ def test_digests_agree_however_rows_are_stored_and_differ_in_one_bit(client: Cli
         body = pa.BufferOutputStream()
         with pa.ipc.new_stream(body, one.schema) as writer:
             writer.write_batch(one)
-        client.insert(f"INSERT INTO {table} FORMAT ArrowStream", body.getvalue(), {})
+        client.insert(f"INSERT INTO {table} FORMAT ArrowStream", body.getvalue(), {}, client.url)
     place = Place(client, table)
     for _ in range(2):
         offsets, [stored] = digester.of_table(place, TopicPartition("t", 0), OffsetRange(0, 5), groups)

@@ -74,7 +74,7 @@ def test_all_rows_of_a_range_are_there_and_its_dead_letters_are_not(make_job: Ma
     announce(job, {0: (10, 25)})
     edit(job, life={"topic_id": None})
     error = refused(job, spark, HaltError, "CHS-304")
-    says(error, "with --landed if all rows and dead letters of the range are there; otherwise delete what is there")
+    says(error, "with --landed if all rows and dead letters of the range are there; with --resend to send")
 
     words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
     [statement] = statements_of(run(job, *words), "DELETE FROM")

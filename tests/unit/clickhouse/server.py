@@ -135,7 +135,7 @@ class Server(OneServer):
     def command(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         raise AssertionError(sql)
 
-    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any]) -> None:
+    def insert(self, sql: str, body: pa.Buffer, settings: Mapping[str, Any], url: str) -> None:
         self.inserts.append({"sql": sql, **settings})
         if self.answers:
             raise self.answers.pop(0)
