@@ -505,8 +505,8 @@ TABLE_IS_EMPTY = preflight(
     "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
     "verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still holds: "
     "run `chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
-    "delete the topic's dead letters of this table (if they are in a Kafka topic, name a new one in dead_letters.topic); set "
-    'kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
+    "delete the topic's dead letters of this table (if they are in a Kafka topic, name a new one in dead_letters.topic)"
+    '; set kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(

@@ -242,8 +242,10 @@ class Replay:
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
-        delete, letters = self._delete(key, there or record.doubt.only), len(record.doubt.only)
-        said = {"table": key.table, "letters": letters, "tp": key.topic_partition, "delete": delete}
+        said: dict[str, object] = {"table": key.table, "letters": len(record.doubt.only), "tp": key.topic_partition}
+        routed = self.clickhouse.is_routed(key)
+        if routed:
+            said["delete"] = self._delete(key, there or record.doubt.only)
         if missing := self._missing(key, record, there):
             raise halts.REPLAY_ROWS_MISSING(missing=missing, **said)
         with asking_target():
@@ -253,7 +255,7 @@ class Replay:
         try:
             self.sender.mark(key, self.ledger.records[key], mark)
         except HaltError as error:
-            if error.name != halts.DEAD_LETTERS_INCOMPLETE.name:
+            if error.name != halts.DEAD_LETTERS_INCOMPLETE.name or not routed:
                 raise
             raise halts.REPLAY_MARKS_DROPPED(**said) from error
         self._confirm([key])
