@@ -176,7 +176,7 @@ class ClickHouseClient:
 
     def _send(self, act: Callable[[HttpClient], T], only: str | None = None) -> T:
         """Run against the replica in use; move on to the next one as long as no connection can be made.  With ``only``,
-        the statement is for the replica of this URL: the next one is for the next statement.
+        the statement goes to the replica at this URL, or to none.
         """
         for remaining in reversed(range(len(self._endpoint.urls))):
             replica = self._replica

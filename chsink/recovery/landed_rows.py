@@ -93,11 +93,11 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
         shards = _recorded(clickhouse, store, key, record)[1]
         with asking_target():
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, clickhouse.letters
-            words, told = list[dict[int, Word]](), list[dict[int, Word]]()
+            words, of_letters = list[dict[int, Word]](), list[dict[int, Word]]()
             if kept is not None:
                 held = kept.reader(clickhouse.clock, copies=TWICE)
-                told.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
-            letters = _rows_in(told)
+                of_letters.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
+            letters = _rows_in(of_letters)
             if not shards or not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
             for shard in shards:
@@ -106,7 +106,7 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
                 words.append(words_there(reader, shard.table.canonical, tp, record.range))
             rows = _rows_in(words)
             copies = rows - sum(bits.bit_count() for bits in _bits_of(words).values())
-            return LandedRows(key.table, rows, None, views, letters, copies, bits=_bits_of([*words, *told]))
+            return LandedRows(key.table, rows, None, views, letters, copies, bits=_bits_of([*words, *of_letters]))
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)
 

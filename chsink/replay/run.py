@@ -242,12 +242,8 @@ class Replay:
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
         there = self._offsets_there(key, record)
-        said: dict[str, object] = {"table": key.table, "letters": len(record.doubt.only), "tp": key.topic_partition}
-        routed = self.clickhouse.is_routed(key)
-        if routed:
-            said["delete"] = self._delete(key, there or record.doubt.only)
         if missing := self._missing(key, record, there):
-            raise halts.REPLAY_ROWS_MISSING(missing=missing, **said)
+            raise halts.REPLAY_ROWS_MISSING(missing=missing, **self._named(key, record, there))
         with asking_target():
             mark = self.window.letters_mark()
         if mark is not None:
@@ -255,9 +251,9 @@ class Replay:
         try:
             self.sender.mark(key, self.ledger.records[key], mark)
         except HaltError as error:
-            if error.name != halts.DEAD_LETTERS_INCOMPLETE.name or not routed:
+            if error.name != halts.DEAD_LETTERS_INCOMPLETE.name or not self.clickhouse.is_routed(key):
                 raise
-            raise halts.REPLAY_MARKS_DROPPED(**said) from error
+            raise halts.REPLAY_MARKS_DROPPED(**self._named(key, record, there)) from error
         self._confirm([key])
 
     def _renew_marks(self, key: StateKey, record: StateRecord, mark: Mark) -> None:
@@ -279,13 +275,7 @@ class Replay:
                 self._renew(key, record)
                 self._land(key)
         elif there:
-            raise halts.REPLAY_ROWS_THERE(
-                table=key.table,
-                rows=sum(there.values()),
-                letters=len(record.doubt.only),
-                tp=key.topic_partition,
-                delete=self._delete(key, there),
-            )
+            raise halts.REPLAY_ROWS_THERE(rows=sum(there.values()), **self._named(key, record, there))
         self._confirm([key])
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
@@ -312,10 +302,12 @@ class Replay:
             return 0
         return len(record.doubt.only) - len(there)
 
-    def _delete(self, key: StateKey, there: Collection[int]) -> str:
-        """The statement that removes these rows from a shard."""
+    def _named(self, key: StateKey, record: StateRecord, there: Collection[int] | None) -> dict[str, object]:
+        """The list, and the statement that removes from a shard what is ``there`` of it: all, where nobody knows."""
         of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
-        return self.clickhouse.targets[key.topic_table].table.deleting(f"{of} AND {offsets_in(sorted(there))}")
+        offsets = offsets_in(sorted(there or record.doubt.only))
+        delete = self.clickhouse.targets[key.topic_table].table.deleting(f"{of} AND {offsets}")
+        return {"tp": key.topic_partition, "table": key.table, "letters": len(record.doubt.only), "delete": delete}
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
         self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)

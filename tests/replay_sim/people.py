@@ -121,9 +121,8 @@ def decide(world: World) -> ReplayReport | None:
     """
     world.stop_replays()
     world.hub.sleep(REQUEST_TIMEOUT_S + 1)
-    first = _replay(world)
+    first = _decided(world)
     if first not in ANSWERS:
-        world.doubtful = not isinstance(first, ReplayReport)
         return first if isinstance(first, ReplayReport) else None
     services = services_of(world)  # type: ignore[arg-type]
     try:
@@ -133,25 +132,26 @@ def decide(world: World) -> ReplayReport | None:
     lists = {key: r for key, r in recorded.items() if r.in_doubt}
     rows = [(key.table, world.open_at(key, o)) for key, r in lists.items() for o in r.doubt.only]
     there = [at for at in rows if world.oracle.rows[at]]
-    verdict: ReplayVerdict = "landed" if rows and len(there) == len(rows) else "resend"
-    if verdict == "landed":
-        world.hub.counts["command replay --landed"] += 1
-        ended = _replay(world, verdict)
-        if ended != "CHS-337":
-            world.doubtful = not isinstance(ended, ReplayReport)
-            return ended if isinstance(ended, ReplayReport) else None
-        verdict = "resend"
-    if verdict == "resend":
-        for table, uid in there:
-            if (table, uid) not in world.by_job:
-                world.delete(table, uid)
-        there = [at for at in rows if world.oracle.rows[at]]
-        if there:  # rows of the job: these dead letters have one
-            return None
-    world.hub.counts[f"command replay --{verdict}"] += 1
-    report = replay(world, verdict)
-    world.doubtful = report is None  # as the message says: nobody else replays before this has succeeded
-    return report
+    if rows and len(there) == len(rows):
+        landed = _decided(world, "landed")
+        if landed != "CHS-337":
+            return landed if isinstance(landed, ReplayReport) else None
+    for table, uid in there:
+        if (table, uid) not in world.by_job:
+            world.delete(table, uid)
+    if any(world.oracle.rows[at] for at in rows):  # rows of the job: these dead letters have one
+        return None
+    resent = _decided(world, "resend")
+    return resent if isinstance(resent, ReplayReport) else None
+
+
+def _decided(world: World, verdict: ReplayVerdict | None = None) -> ReplayReport | str:
+    """A replay by a person.  As the message says: nobody else replays before one has succeeded."""
+    if verdict is not None:
+        world.hub.counts[f"command replay --{verdict}"] += 1
+    ended = _replay(world, verdict)
+    world.doubtful = not isinstance(ended, ReplayReport)
+    return ended
 
 
 def delete_and_replay(world: World) -> None:
