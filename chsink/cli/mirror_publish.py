@@ -37,7 +37,7 @@ def publish(
     chsink mirror publish                                             all tables
     chsink mirror publish shop.orders --snapshot 3051729675574597004  up to the snapshot that was audited
 
-    The mirror may run meanwhile: without --snapshot, what it commits until main moves is published, too. Nothing is
+    The mirror may keep running: without --snapshot, what it commits before main moves is published, too. Nothing is
     copied.
 
     main only moves forward: if others committed to it, the command changes nothing and says how to go on. Tables are

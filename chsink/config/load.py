@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from chsink.config.model import Config, schema
+from chsink.config.model import OVERRIDE, Config, schema
 from chsink.config.options import flat_items
 from chsink.config.problems import InvalidConfigError, Problem, problem
 from chsink.config.schema import Key
@@ -39,7 +39,7 @@ def load(
         if name.startswith(VARIABLE_PREFIX):
             layers.override(schema().path_of_variable(name), environ[name], f"environment variable {name}")
     for key, value in (overrides or {}).items():
-        layers.override(key, value, "override")
+        layers.override(key, value, OVERRIDE)
     return Config.from_mapping(
         layers.data,
         source=layers.file,

@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from chsink.as_typed import job_words
 from chsink.config.contradictions import contradictions, routing_of
 from chsink.config.mirror import Mirror, MirrorRoute
 from chsink.config.options import flat_items
@@ -45,6 +46,9 @@ from chsink.notation.sql import TableName, parse_table
 from chsink.registry.settings import SchemaRegistry
 from chsink.state import AnyStore, KeeperMap
 
+MAPPING: Final = "mapping"
+OVERRIDE: Final = "override"
+"""Origins of values that no file and no variable gave."""
 _INDEX = re.compile(r"\[\d+\]")
 _WRONG_TYPES = {
     "string_type": "it must be a string",
@@ -79,6 +83,7 @@ class Config(Section):
 
     model_config = ConfigDict(validate_default=True)
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _source: str = PrivateAttr(default=MAPPING)
     _routes: tuple[Route, ...] | None = PrivateAttr(default=None)
     _waiting: tuple[str, ...] = PrivateAttr(default=())
 
@@ -109,7 +114,7 @@ class Config(Section):
         cls,
         data: Mapping[str, object],
         *,
-        source: str = "mapping",
+        source: str = MAPPING,
         environ: Mapping[str, str] | None = None,
         folder: Path | None = None,
         origins: Mapping[str, str] | None = None,
@@ -132,7 +137,7 @@ class Config(Section):
         found.extend(contradictions(valid))
         if problems or found:
             raise InvalidConfigError(_misspelt_first([*problems, *(_with_origin(each, origins) for each in found)]))
-        config._origins = origins
+        config._origins, config._source = origins, source
         if config.topic_pattern is None:
             config._routes = tuple(config._routing.routes()[0])
         return config
@@ -219,6 +224,12 @@ class Config(Section):
     def origin(self, key: str) -> str:
         """Where the value of a dotted key came from: a file's name, ``environment variable X``, … or ``default``."""
         return self._origins.get(key, "default")
+
+    @property
+    def job_words(self) -> list[str]:
+        """What commands need to reach this job: its file, and the sink's name where that was given by ``--set``."""
+        given = self.sink.name if self.origin("sink.name") == OVERRIDE else None
+        return job_words(None if self._source == MAPPING else self._source, given)
 
     @property
     def topics(self) -> tuple[str, ...]:

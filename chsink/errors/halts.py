@@ -3,30 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import halt, preflight
-
-_NEW_CHECKPOINT = "start with a new checkpoint (set sink.checkpoint to a new folder)"
-_RECOVER = (
-    "make sure that no process of the job is running, executors included, and run `chsink state recover --senders-gone"
-)
-_OLDER_BACKUP = (
-    "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
-    + _RECOVER
-    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, restore the "
-    "state as it was after the last batch; otherwise, "
-)
-_FROM_EARLIEST = (
-    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
-    + _NEW_CHECKPOINT
-)
-_COPY = (
-    "if a copy of this job ran on another Kafka cluster with the same [state], stop the copy, give it its own sink "
-    "name, and restore the state from a backup: a new checkpoint would land all records again; otherwise, "
-)
-_CHOOSE = (
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there; with --resend to send the whole range again (it names what to delete first); or with --lost to "
-    "keep what is there and give up the missing rows"
-)
+from chsink.errors.steps import CHOOSE, COPY_ELSEWHERE, FROM_EARLIEST, NEW_CHECKPOINT, OLDER_BACKUP, RECOVER
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
 
@@ -34,32 +11,33 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify`, "
-    "and note the rows that it shows as different: new records have taken their offsets; run `chsink state reset "
-    "{arguments}`; for each partition in this command, delete the rows and dead letters of the records that Kafka "
-    "still holds, also from the targets of dependent views (otherwise they land twice), but keep the noted rows and "
-    'all other rows of lost records: the table may have the only copy; set kafka.starting_offsets = "earliest" '
-    '("latest" would skip the records that Kafka holds now); ' + _NEW_CHECKPOINT,
+    "and note the rows and dead letters that it shows as different: new records have taken their offsets; run `chsink "
+    "state reset {arguments}`; for each partition in this command, delete the rows and dead letters of the records "
+    "that Kafka still holds, also from the targets of dependent views (otherwise they land twice), but keep what you "
+    "noted, and all other rows and dead letters of lost records: the tables may have the only copy; set "
+    'kafka.starting_offsets = "earliest" '
+    '("latest" would skip the records that Kafka holds now); ' + NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + _NEW_CHECKPOINT,
+    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + NEW_CHECKPOINT,
 )
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
-    "none of these offsets landed: Kafka lost records, or the topic was recreated; to continue with the topic as it "
-    "is, " + _NEW_CHECKPOINT,
+    "none of these offsets has landed; Kafka lost records, or the topic was recreated; to continue with the topic as "
+    "it is, " + NEW_CHECKPOINT,
 )
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a "
-    "backup that was made after the last batch; if there is none, or if you renamed the table in ClickHouse, "
-    + _RECOVER
+    "backup that was made after the last batch; if there is no such backup, or if you renamed the table in ClickHouse, "
+    + RECOVER
     + "`; if the table has no rows of this partition, if you have reset it, or if the route is new or had been removed "
-    "for a time, " + _FROM_EARLIEST,
+    "for a time, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -67,7 +45,7 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
-    "the last batch, or " + _RECOVER + "`; if the tables have no rows, " + _FROM_EARLIEST,
+    "the last batch, or " + RECOVER + "`; if the tables have no rows, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -80,7 +58,10 @@ CHECKPOINT_BEFORE_RESET = halt(
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
-    _COPY + "to read the topic from offset 0, " + _NEW_CHECKPOINT + "; if Kafka no longer holds its first records, run "
+    COPY_ELSEWHERE
+    + "otherwise, to read the topic from offset 0, "
+    + NEW_CHECKPOINT
+    + "; if Kafka no longer holds its first records, run "
     '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
     "records that Kafka holds now)",
 )
@@ -88,40 +69,40 @@ TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
     "{tp}: the brokers stopped reporting the topic's id, or began to report it while a range is in doubt ({detail})",
     "connect the job to brokers of one version; without the id, chsink cannot notice that a topic was recreated. If "
-    "all brokers were upgraded while a range was in doubt, " + _CHOOSE,
+    "all brokers were upgraded while a range was in doubt, " + CHOOSE,
     runbook="If nothing is in doubt, chsink records the new id and continues.",
 )
 OUTSIDE_PROCESSED = halt(
     "CHS-305",
     "{tp}: the plan contains older offsets that this sink never landed, or that lie in a recorded gap ({detail})",
-    "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to read older data, use a new sink with its own "
+    "to continue after the recorded offsets, " + NEW_CHECKPOINT + "; to read older data, use a new sink with its own "
     "table",
 )
 REWOUND = halt(
     "CHS-306",
     "{tp}: the source was rewound: all planned offsets landed before ({detail})",
-    "to continue after the recorded offsets, " + _NEW_CHECKPOINT + "; to skip these offsets, set errors.on_rewind = "
+    "to continue after the recorded offsets, " + NEW_CHECKPOINT + "; to skip these offsets, set errors.on_rewind = "
     '"skip"',
 )
 GAP = halt(
     "CHS-307",
     "{tp}: the plan skips offsets after the recorded end ({detail})",
-    _OLDER_BACKUP
-    + "if Kafka still holds them, "
-    + _NEW_CHECKPOINT
-    + '; if not, set errors.on_gap = "record" to accept the gap',
+    OLDER_BACKUP
+    + "otherwise, if Kafka still holds the skipped offsets, "
+    + NEW_CHECKPOINT
+    + '; if it does not, set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
 PASSED_OVER = halt(
     "CHS-307",
     "{tp}: the checkpoint is past offsets that did not land ({detail})",
-    _OLDER_BACKUP + _COPY + "to land them, " + _NEW_CHECKPOINT,
+    OLDER_BACKUP + COPY_ELSEWHERE + "otherwise, to land them, " + NEW_CHECKPOINT,
 )
 PLAN_NOT_HELD = halt(
     "CHS-307",
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
-    'to accept the gap, set errors.on_gap = "record" and ' + _NEW_CHECKPOINT + "; chsink then lands what Kafka still "
+    'to accept the gap, set errors.on_gap = "record" and ' + NEW_CHECKPOINT + "; chsink then lands what Kafka still "
     "holds",
 )
 IN_DOUBT_LOST = halt(
@@ -129,7 +110,7 @@ IN_DOUBT_LOST = halt(
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters are "
     "there; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
-    "--lost to give up all missing rows; if the topic was created again, then " + _NEW_CHECKPOINT,
+    "--lost to give up all missing rows; if the topic was created again, then " + NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -146,14 +127,15 @@ CHOICE_CHANGED = halt(
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
     "undo the change, run the job until a batch has landed in all tables, then make the change again; if you only "
     "undid a rename, after an interrupted `chsink state recover`, and {behind} has no route, run `chsink state reset "
-    "{topic:shell} --table {behind:shell}`: afterwards, no table waits for this one",
+    "{topic:shell} --table {behind:shell}`: afterwards, no other table waits for {behind}",
 )
 DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",
     "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
     "holds {there} of them instead of {rows}",
     "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first; if Kafka "
-    "no longer holds the range and there are too many dead letters, delete all but one copy of each, then start again",
+    "no longer holds the range: if there are too many dead letters, delete all but one copy of each, then start again; "
+    "if there are too few, run the command with --lost instead, which gives up the missing ones",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
@@ -213,7 +195,7 @@ LAYOUT_LOST = halt(
     "CHS-312",
     "{tp} is in doubt for {table} under shard layout {layout}, which is not stored",
     "configure the shards, weights and shard key of that layout, and run the job until the range is settled; "
-    "or " + _CHOOSE,
+    "or " + CHOOSE,
 )
 NOT_ROUTED = halt(
     "CHS-313",
@@ -259,7 +241,7 @@ CANNOT_PROBE = halt(
     "CHS-317",
     "{tp} {range} is in doubt, and ClickHouse may have forgotten its deduplication tokens: {reason}; chsink cannot "
     "look for its rows in {table}",
-    _CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree, ReplicatedMergeTree or "
+    CHOOSE + "; in future, chsink can look for the rows itself if the table is a MergeTree, ReplicatedMergeTree or "
     "SharedMergeTree without TTL and has the columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
 VIEWS_DOUBTFUL = halt(
@@ -274,14 +256,14 @@ FOREIGN_ROWS = halt(
     "CHS-318",
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "if all of the range's own rows are there, run `chsink state resolve {arguments} --landed`; if not, run it with "
-    "--resend, which names the rows to delete first; before you delete them, copy those that are not the range's own, "
-    "and insert these again once the range has landed",
+    "if all of the range's own rows and dead letters are there, run `chsink state resolve {arguments} --landed`; if "
+    "not, run it with --resend, which names the rows to delete first; before you delete them, copy those that are not "
+    "the range's own, and insert these again once the range has landed (their views then receive them again, too)",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was recreated; " + _NEW_CHECKPOINT + ": the sink continues from its recorded "
+    "Kafka deleted records, or the topic was recreated; " + NEW_CHECKPOINT + ": the sink continues from its recorded "
     "state, and errors.on_gap decides whether a gap halts it",
 )
 NO_STATE = preflight(

@@ -520,7 +520,7 @@ NO_MIRROR = config(
 
 COORDINATES_ITSELF = config(
     "CHS-111",
-    "the driver itself commits, so a separate coordinator may not run",
+    "the driver commits by itself, so no separate coordinator can run",
     'set mirror.coordinator = "apart", restart the driver, then start the coordinator',
 )
 

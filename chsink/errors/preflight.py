@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import altered, preflight
+from chsink.errors.steps import COPY_ELSEWHERE, NEW_CHECKPOINT, RECOVER, RESOLVE_BEFORE_START, choose
 
 _NEW = (
     "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement for it, "
@@ -11,10 +12,11 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
     "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table:shell}`, delete the rows of these records from the targets of its views, and their dead letters (if these "
-    'are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "earliest", and start '
-    "with a new checkpoint (set sink.checkpoint to a new folder): chsink lands what Kafka still holds"
+    "{table:shell}`, delete the rows of these records from the targets of its views, and the dead letters of these "
+    "records (if they are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "
+    '"earliest", and ' + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
 )
+_ACCEPT_ROWS = 'to insert the records again, set errors.on_existing_rows = "accept" for one start'
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
 TOPIC_MISSING = preflight(
@@ -28,8 +30,7 @@ PARTITION_MISSING = preflight(
     "CHS-201",
     "topic {topic} at {bootstrap} has no partition {partition}",
     "if the topic was created again with fewer partitions, add the missing ones; if the partition is gone "
-    "for good, run `chsink state reset {topic:shell} {partition}` to forget its state, and start with a new checkpoint "
-    "(set sink.checkpoint to a new folder)",
+    "for good, run `chsink state reset {topic:shell} {partition}` to forget its state, and " + NEW_CHECKPOINT,
 )
 NO_TABLE = preflight(
     "CHS-202",
@@ -106,9 +107,10 @@ REPLICAS_DIFFER = preflight(
 )
 REPLICA_ZONES = preflight(
     "CHS-207",
-    "{table} is on servers with different time zones ({zones}): they put one time into different table partitions, and "
-    "a piece that is sent again to another replica lands twice",
-    "set the same <timezone> in the configuration of these servers, and restart them",
+    "{table} is on servers with different time zones ({zones}): they may put the same time into different table "
+    "partitions, and a piece that is sent again to another replica lands twice",
+    "stop the job, set the same <timezone> in the configuration of these servers, and restart them; "
+    + RESOLVE_BEFORE_START,
 )
 NO_QUORUM = preflight(
     "CHS-207",
@@ -393,7 +395,7 @@ RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired:offsets} of {topic} before chsink read them",
     "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307; to accept "
-    'the loss, set errors.on_gap = "record" and start with a new checkpoint (set sink.checkpoint to a new folder)',
+    'the loss, set errors.on_gap = "record" and ' + NEW_CHECKPOINT,
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
@@ -409,9 +411,9 @@ TOPIC_WITHOUT_ID = preflight(
 TOPIC_IS_ANOTHER = preflight(
     "CHS-226",
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
-    "if kafka.bootstrap was changed, change it back; if a copy of this job runs on another Kafka cluster with the same "
-    "[state], give the copy its own sink name; if the topic was recreated on purpose, start with a new checkpoint (set "
-    "sink.checkpoint to a new folder): chsink then reads the topic from its beginning",
+    "if kafka.bootstrap was changed, change it back; "
+    + COPY_ELSEWHERE
+    + f"if the topic was recreated on purpose, {NEW_CHECKPOINT}: chsink then reads the topic from its beginning",
 )
 PARTITIONS_GONE = preflight(
     "CHS-226",
@@ -459,15 +461,12 @@ DOUBT_RECREATED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
     "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there, or --lost to give up the missing rows; then start with a new checkpoint (set sink.checkpoint to "
-    "a new folder)",
+    "range are there, or --lost to give up the missing rows; then " + NEW_CHECKPOINT,
 )
 DOUBT_NOT_PROBED = preflight(
     "CHS-227",
     "{what}, and {why}; chsink cannot look for its rows in {table}: the start will halt with CHS-317",
-    "check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
-    "with --resend to send the whole range again (it names what to delete first); or with --lost to keep what is "
-    "there and give up the missing rows",
+    choose("{resolve}"),
 )
 LAYOUT_OLDER = preflight(
     "CHS-228",
@@ -483,19 +482,18 @@ LAYOUT_CHANGED = preflight(
 STATE_MAY_BE_LOST = preflight(
     "CHS-229",
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was lost, or you renamed the table, make sure "
-    "that no process of the job is running, executors included, and run `chsink state recover --senders-gone`; if the "
-    "topic was deleted and created again, name a new table in its [[route]] instead: rows do not show which of the two "
-    "topics they came from, and recover would skip records of the new one; if another sink inserted the rows, give "
-    'this sink its own table; to insert the records again, set errors.on_existing_rows = "accept" for one start',
+    "if you changed sink.name or [state], change it back; if the topic was deleted and created again, name a new table "
+    "in its [[route]], and do not run recover: rows do not show which of the two topics they came from, and recover "
+    "would skip records of the new one; if another sink inserted the rows, give this sink its own table; if the state "
+    "was lost, or you renamed the table, " + RECOVER + "`; " + _ACCEPT_ROWS,
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
-    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, make sure "
-    "that no process of the job is running, executors included, and run `chsink state recover --senders-gone "
-    "--replace`; if another sink inserted the rows, give this sink its own table; to insert the records "
-    'again, set errors.on_existing_rows = "accept" for one start',
+    "if you changed sink.name or [state], change it back; if the state was restored from an older backup, "
+    + RECOVER
+    + " --replace`; if another sink inserted the rows, give this sink its own table; "
+    + _ACCEPT_ROWS,
 )
 TABLE_IS_EMPTY = preflight(
     "CHS-266",
@@ -506,16 +504,17 @@ TABLE_IS_EMPTY = preflight(
     "verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still holds: "
     "run `chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
     "delete the topic's dead letters of this table (if they are in a Kafka topic, name a new one in dead_letters.topic)"
-    '; set kafka.starting_offsets = "earliest"; start with a new checkpoint (set sink.checkpoint to a new folder)',
+    '; set kafka.starting_offsets = "earliest"; ' + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
     "CHS-266",
     "the newest range of {tps} landed in another table named {table}: this one was created again since, or is on "
     "another server",
-    "run `chsink verify`: it names the offsets whose rows are missing here; if clickhouse.endpoints was changed by "
-    "mistake, stop the job and change it back first; if a copy of this job, with the same [state], landed them "
-    "elsewhere, stop the copy, give it its own sink name, and copy these rows to {table}",
+    "if clickhouse.endpoints was changed by mistake, stop the job and change it back; if a copy of this job runs with "
+    "the same [state], stop the copy and give it its own sink name. Then run `chsink verify`: it names the offsets "
+    "whose rows are missing here. Copy these rows to {table} from the table in which they landed, or restore them from "
+    "a backup",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
@@ -624,7 +623,7 @@ WINDOW_SHORT = preflight(
 REPLICA_FORGETS = preflight(
     "CHS-234",
     "{table} at {url} remembers {theirs}, less than another replica; each replica also removes the tokens of the "
-    "others, so chsink counts with the least, {least}",
+    "others, so chsink relies on the shortest memory only: {least}",
     "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )
@@ -633,11 +632,10 @@ REPLICA_FORGETS = preflight(
 REPLICA_READONLY = preflight(
     "CHS-244",
     "{table} at {url} takes no inserts: {why}",
-    "check this server's connection to its Keeper; if that is in order, run SYSTEM RESTART REPLICA {table} on it, and "
-    "then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data; if it has lost the data of all "
-    "replicas, it has lost the deduplication tokens, too: stop the job before you restore; if `chsink status` then "
-    "shows a partition of {table} at BEFORE, run `chsink state resolve TOPIC PARTITION` before the next start, with "
-    "--landed if all rows and dead letters are there, otherwise with --resend, which names what to delete first",
+    "check this server's connection to its Keeper; if that is in order and the Keeper has lost the data of all "
+    "replicas, stop the job: the deduplication tokens are lost, too. Run SYSTEM RESTART REPLICA {table} on this "
+    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. If you stopped the "
+    "job: " + RESOLVE_BEFORE_START,
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -907,13 +905,13 @@ MIRROR_NOT_CLEANED = preflight(
 )
 VERIFY_ENGINE = preflight(
     "CHS-290",
-    "{table}: chsink verify cannot compare this table with Kafka, because its engine {engine} combines rows",
+    "{table}: `chsink verify` cannot compare this table with Kafka, because its engine {engine} combines rows",
     "verify the other topics with --topic, or land the topic in a MergeTree table as well and verify that one",
 )
 VERIFY_TRANSFORM = preflight(
     "CHS-291",
-    "the job transforms the records of topic {topic} before they land in {table}, and chsink verify cannot repeat that",
-    "verify topics that land without a transform: chsink verify --topic TOPIC",
+    "the job transforms the records of topic {topic} before they land in {table}; `chsink verify` cannot repeat that",
+    "verify topics that land without a transform: `chsink verify --topic TOPIC`",
 )
 VERIFY_NOT_ROUTED = preflight(
     "CHS-292",
@@ -951,8 +949,8 @@ VERIFY_BUSY = preflight(
     "CHS-294",
     "{table} lacks the column _kafka_topic, _kafka_partition or _kafka_offset, so it can be verified only while "
     "nothing is in doubt; in {seconds} s there was no such moment",
-    "run chsink verify while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
-    "shows BEFORE, run the job until the range is settled, stop it, and run chsink verify again",
+    "run `chsink verify` while the job is stopped, or when fewer records arrive; if it is stopped and `chsink status` "
+    "shows BEFORE, run the job until the range is settled, stop it, and run `chsink verify` again",
 )
 VERIFY_INCOMPLETE = preflight(
     "CHS-295",

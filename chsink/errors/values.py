@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from chsink.errors.entry import bad_value, config, preflight
 
+_SEND_AGAIN = (
+    "make sure that no process of the job is running, executors included, and run `chsink state resolve {arguments} "
+    "--resend --senders-gone`, which names the rows to delete first, if any; then start again"
+)
+
 BAD_VALUE = bad_value(
     "CHS-501",
     "a record does not fit its table: {first}",
     'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (for null values '
-    "alone, set errors.on_tombstone instead); or change the column, make sure that no process of the job is running, "
-    "executors included, and run `chsink state resolve {arguments} --resend --senders-gone`, which names the rows to "
-    "delete first, if any; then start again",
+    "alone, set errors.on_tombstone instead); or change the column, " + _SEND_AGAIN,
 )
 TOO_MANY_BAD = bad_value(
     "CHS-513",
     "{tp}: {bad} of the {records} records at offsets {offsets} do not fit their table, and errors.tolerance is "
     '"{tolerance}"; the first one: {first}',
     "correct the producer or the table's columns; to accept these records, raise errors.tolerance and start again; to "
-    "change a column, make sure that no process of the job is running, executors included, and run `chsink state "
-    "resolve {arguments} --resend --senders-gone`, which names the rows to delete first, if any; then start again",
+    "change a column, " + _SEND_AGAIN,
 )
 UNSUPPORTED_COLUMN = config(
     "CHS-502",

@@ -121,9 +121,9 @@ def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateK
 def _says_left(tables: Collection[str]) -> Iterator[str]:
     if tables:
         yield (
-            f"no route leads to {', '.join(sorted(tables))}: no other table will wait for it, so records that have "
-            "not landed in it will be in no table; after the next batch, it can return only if all tables of the topic "
-            "are reset"
+            f"no route leads to {', '.join(sorted(tables))}: the topic's other tables will no longer wait for it, and "
+            "records that have not landed in it yet will be in no table; after the next batch, you can add it again "
+            "only by resetting all tables of the topic"
         )
 
 

@@ -30,6 +30,7 @@ from chsink.clickhouse.probe import only_of
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import RoutedTable
 from chsink.errors import ChsinkError, halts
+from chsink.errors.steps import NEW_CHECKPOINT
 from chsink.formats.pipeline import Untouched
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
@@ -49,8 +50,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 Say = Callable[[str], None]
 _NEW_TABLE = (
     "chsink cannot recover a recreated topic; land it in another table: create the table, name it in the topic's "
-    '[[route]], set kafka.starting_offsets = "earliest" and start with a new checkpoint (set sink.checkpoint to a new '
-    "folder)"
+    '[[route]], set kafka.starting_offsets = "earliest" and ' + NEW_CHECKPOINT
 )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from chsink.as_typed import as_typed
 from chsink.dlq.kept import KeptLetters
 from chsink.dlq.reasons import LetterGroup
 from chsink.observe.pace import TableSpeed
@@ -25,8 +25,8 @@ _COMMAND: Final = re.compile(r"`(chsink [^`]+)`")
 _PLACEHOLDER: Final = re.compile(r"\b[A-Z]{4,}\b|…|<")
 
 
-def document(picture: Picture, *, job_file: str | None, interval_s: float) -> dict[str, Any]:
-    """All that the page shows.  ``job_file`` is added to commands."""
+def document(picture: Picture, *, job_words: Sequence[str], interval_s: float) -> dict[str, Any]:
+    """All that the page shows.  ``job_words`` are added to commands."""
     status, job, said = picture.status, picture.job, health(picture)
     leads = list(dict.fromkeys((p.topic, p.table) for p in status.partitions)) if status else []
     speeds = {(s.topic, s.table): s for s in picture.speeds}
@@ -39,7 +39,7 @@ def document(picture: Picture, *, job_file: str | None, interval_s: float) -> di
         "beside": job is not None,
         "ended": job is not None and job.ending,
         "sums": None if status is None else _sums(status),
-        "problems": [_problem(where, failure, job_file) for where, failure in _problems(picture)],
+        "problems": [_problem(where, failure, job_words) for where, failure in _problems(picture)],
         "routes": [_route(picture, status, lead, speeds.get(lead)) for lead in leads] if status else [],
         "partitions": [
             [numbers[p.topic, p.table], p.partition, p.phase, p.start, p.end, p.lag, p.lag_s, p.age_s]
@@ -102,15 +102,14 @@ def _problems(picture: Picture) -> Iterable[tuple[str, Failure]]:
         yield "letters", picture.letters.failure
 
 
-def _problem(where: str, failure: Failure, job_file: str | None) -> dict[str, Any]:
-    return {"where": where, **asdict(failure), "commands": commands(failure.fix, job_file)}
+def _problem(where: str, failure: Failure, job_words: Sequence[str]) -> dict[str, Any]:
+    return {"where": where, **asdict(failure), "commands": commands(failure.fix, job_words)}
 
 
-def commands(fix: str, job_file: str | None) -> list[str]:
-    """The commands of a fix that can be run as they are, for this job file."""
+def commands(fix: str, job_words: Sequence[str]) -> list[str]:
+    """The commands of a fix that can be run as they are, for this job."""
     found = dict.fromkeys(match for match in _COMMAND.findall(fix) if not _PLACEHOLDER.search(match))
-    more = "" if job_file is None else f" -c {shlex.quote(job_file)}"
-    return [command + more for command in found]
+    return [as_typed(f"`{command}`", job_words).strip("`") for command in found]
 
 
 def _letters(letters: Letters) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -51,8 +50,6 @@ class StatusPage:
     ) -> None:
         self._config, self._eyes, self._job = config, eyes, job
         self._picture: Picture | None = None
-        origin = config.origin("sink.name")
-        self._file = origin if Path(origin).is_file() else None
         self.board = Board(self._look, eyes.rest, config.observe.ui_interval_s, log)
         self.socket = _listening(*(config.observe.ui_place or DEFAULT))
         host, port = self.socket.getsockname()[:2]
@@ -77,7 +74,9 @@ class StatusPage:
         return self._document(self._picture)
 
     def _document(self, picture: Picture) -> str:
-        return json.dumps(document(picture, job_file=self._file, interval_s=self._config.observe.ui_interval_s))
+        return json.dumps(
+            document(picture, job_words=self._config.job_words, interval_s=self._config.observe.ui_interval_s)
+        )
 
     def _settings(self) -> uvicorn.Config:
         observe = self._config.observe

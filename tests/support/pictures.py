@@ -302,7 +302,7 @@ STATES = {
 
 def digest() -> str:
     """Of all that the pictures in the docs are drawn from: what the page is made of, and what it shows in each state."""
-    states = [document(state(), job_file=None, interval_s=5) for state in STATES.values()]
+    states = [document(state(), job_words=[], interval_s=5) for state in STATES.values()]
     parts = [each.read_bytes() for each in sorted(Path(str(STATIC)).iterdir())]
     return hashlib.sha256(b"\0".join([*parts, json.dumps(states).encode()])).hexdigest()
 

@@ -189,7 +189,7 @@ def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     with pytest.raises(HaltError) as caught:
         from_offset(job, spark, 15)
     assert caught.value.name == "GAP"
-    says(caught.value, "if Kafka still holds them", *_NEW_CHECKPOINT)
+    says(caught.value, "if Kafka still holds the skipped offsets", *_NEW_CHECKPOINT)
     job.lose_checkpoint()
     job.drain(spark)
     job.check()

@@ -167,7 +167,7 @@ def test_a_topic_made_anew_and_lost_state(make_job: MakeJob, spark: SparkSession
     forget_state(job)
     job.lose_checkpoint()
     error = refused(job, spark, PreflightError, "CHS-229")
-    assert "if the topic was deleted and created again, name a new table in its [[route]] instead" in error.hint
+    assert "if the topic was deleted and created again, name a new table in its [[route]]" in error.hint
 
     job.make_table(job.topic, suffix="_new")
     job.drain(spark)

@@ -51,6 +51,6 @@ def page(bench: Bench) -> dict[str, Any]:
     """What the status page finds."""
     eyes = Eyes(load(bench.job_file()))
     try:
-        return document(eyes.look(), job_file=None, interval_s=5)
+        return document(eyes.look(), job_words=[], interval_s=5)
     finally:
         eyes.rest()

@@ -89,9 +89,10 @@ def test_rows_without_state(records: Records) -> None:
     assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
     assert (
-        "executors included, and run `chsink state recover --senders-gone`; if the topic was deleted and created"
-        in finding.fix
-    )
+        "was lost, or you renamed the table, make sure that no process of the job is running, executors included, and "
+        "run `chsink state recover --senders-gone`; to insert the records again, set"
+    ) in finding.fix
+    assert finding.fix.index("do not run recover") < finding.fix.index("`chsink state recover")
 
 
 def test_no_more_partitions_are_named_than_a_line_holds() -> None:

@@ -69,7 +69,7 @@ def test_replicas_of_two_versions_of_clickhouse_are_named_and_not_refused() -> N
     said = two((1000, A_WEEK), (10_000, 3600))
     assert [(name, severity) for name, severity, _ in said] == [("CHS-234", Severity.WARNING)] * 2
     assert said[0][2].startswith("db.t at http://a remembers 1000 blocks for 604800 s, less than another replica")
-    assert said[1][2].endswith("chsink counts with the least, 1000 blocks for 3600 s")
+    assert said[1][2].endswith("relies on the shortest memory only: 1000 blocks for 3600 s")
 
 
 def test_a_replica_that_is_heard_too_late_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,14 @@ def test_override_beats_environment_beats_file_beats_default(load_text: Load, tm
     assert config.origin("observe.log_format") == "environment variable CHSINK__OBSERVE__LOG_FORMAT"
     assert config.origin("observe.metrics_port") == "override"
     assert config.origin("observe.progress") == "default"
+    assert config.job_words == ["-c", str(tmp_path / "job.toml")]
+
+
+def test_commands_reach_the_sink_that_was_named(load_text: Load, tmp_path: Path) -> None:
+    """⚡ The page of a job that was started with --set sink.name offered commands for another sink."""
+    named = load_text(LEAST, {}, sink__name="other")
+    assert named.job_words == ["-c", str(tmp_path / "job.toml"), "--set", "sink.name=other"]
+    assert Config.from_mapping(tomllib.loads(LEAST), environ={}).job_words == []
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from tests.support.pictures import CLICKS, HOSTILE, partitions, picture, sink
 
 def made(what: Picture) -> dict[str, Any]:
     """As a browser gets it."""
-    return dict(json.loads(json.dumps(document(what, job_file="my job.toml", interval_s=5))))
+    return dict(json.loads(json.dumps(document(what, job_words=["-c", "my job.toml"], interval_s=5))))
 
 
 @pytest.mark.parametrize("state", pictures.STATES)
 def test_every_picture_becomes_one_event(state: str) -> None:
     """Whatever names hold: neither a line end nor another event can begin inside."""
-    text = json.dumps(document(pictures.STATES[state](), job_file=None, interval_s=5))
+    text = json.dumps(document(pictures.STATES[state](), job_words=[], interval_s=5))
     lines = frame(text).split("\n")
     assert lines[0] == "event: status"
     assert lines[2:] == ["", ""]
@@ -80,13 +80,15 @@ def test_problems_name_their_place_and_the_most_urgent_comes_first() -> None:
     ],
 )
 def test_commands_that_can_be_run_as_they_are(fix: str, offered: list[str]) -> None:
-    assert commands(fix, None) == offered
-    assert commands(fix, "a b.toml") == [f"{command} -c 'a b.toml'" for command in offered]
+    assert commands(fix, []) == offered
+    job = "" if "jars" in fix else " -c 'A BC.toml' --set sink.name=s"
+    words = ["-c", "A BC.toml", "--set", "sink.name=s"]
+    assert commands(fix, words) == [command + job for command in offered]
 
 
 def test_no_command_of_the_catalogue_is_offered_with_a_placeholder() -> None:
     fixes = [entry.hint for entry in CATALOGUE.values()]
-    offered = [command for fix in fixes for command in commands(fix, None)]
+    offered = [command for fix in fixes for command in commands(fix, [])]
     assert offered
     assert not [command for command in offered if "TOPIC" in command or "…" in command]
 

@@ -1,0 +1,42 @@
+"""Steps that the fixes of several errors share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEW_CHECKPOINT: Final = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+FROM_EARLIEST: Final = (
+    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
+    + NEW_CHECKPOINT
+)
+RECOVER: Final = (
+    "make sure that no process of the job is running, executors included, and run `chsink state recover --senders-gone"
+)
+OLDER_BACKUP: Final = (
+    "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
+    + RECOVER
+    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, restore the "
+    "state as it was after the last batch; "
+)
+COPY_ELSEWHERE: Final = (
+    "if a copy of this job ran on another Kafka cluster with the same [state], stop the copy, give it its own sink "
+    "name, and restore the state from a backup that is older than the copy: a new checkpoint would land all records "
+    "again; "
+)
+RESOLVE_BEFORE_START: Final = (
+    "if `chsink status` then shows a partition of {table} at BEFORE, run `chsink state resolve TOPIC PARTITION` before "
+    "the next start, with --landed if all rows and dead letters are there, otherwise with --resend, which names what "
+    "to delete first"
+)
+
+
+def choose(resolve: str) -> str:
+    """What a person decides about a range in doubt, by this command."""
+    return (
+        f"check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
+        "with --resend to send the whole range again (it names what to delete first); or with --lost to keep what is "
+        "there and give up the missing rows"
+    )
+
+
+CHOOSE: Final = choose("chsink state resolve {arguments}")
