@@ -94,7 +94,9 @@ def _starting_point(  # noqa: PLR0917 - options of a command
         endpoints = _urls(stack) or [_asked("--endpoint", "URL of ClickHouse", "http://localhost:8123")]
     registry = registry or (stack.registry if stack else None)
     name = table or re.sub(r"[^A-Za-z0-9_]", "_", topic)
-    checkpoint = path.parent.resolve() / "checkpoints" / topic
+    # A second job on the topic names a table of its own: it is another sink.
+    sink = re.sub(r"[^A-Za-z0-9._-]", "_", (table or topic).replace("`", ""))
+    checkpoint = path.parent.resolve() / "checkpoints" / sink[:100]
     return StartingPoint(topic, name, bootstrap, endpoints, registry, checkpoint)
 
 

@@ -12,7 +12,9 @@ from chsink.starter.guess import Guess
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Where the topic is, and where its table is to be.  Several ``endpoints`` are shards."""
+    """Where the topic is, and where its table is to be.  Several ``endpoints`` are shards.  The sink has the name of
+    the checkpoint's folder.
+    """
 
     topic: str
     table: str
@@ -32,8 +34,8 @@ def job_text(start: StartingPoint, guess: Guess) -> str:
 
 [sink]
 # The state is kept under this name. Never change it while you keep the table.
-name = {quoted(start.topic[:100])}
-# A folder or URI that outlives the driver, for instance "s3a://bucket/checkpoints/{start.topic}".
+name = {quoted(start.checkpoint.name)}
+# A folder or URI that outlives the driver, for instance "s3a://bucket/checkpoints/{start.checkpoint.name}".
 checkpoint = {quoted(str(start.checkpoint))}
 
 [kafka]

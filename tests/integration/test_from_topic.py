@@ -94,11 +94,23 @@ def test_messy_json(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: s
         "later": "Nullable(Bool)",
     }
     config = load("job.toml", environ={})
-    assert (config.routes[0].topic, config.routes[0].table, config.sink.name) == (name, table, name)
+    assert (config.routes[0].topic, config.routes[0].table, config.sink.name) == (name, table, table)
     assert (tmp_path / f"{table}.sql").read_text().startswith("CREATE TABLE")
     sampled = CliRunner().invoke(app, ["doctor", "--sample", "100", "--json"])
     sentences = [f["sentence"] for f in json.loads(sampled.output)["findings"] if f["id"] == "CHS-507"]
     assert len(sentences) == 2 and all(sentence in said for sentence in sentences)
+
+
+def test_a_second_job_on_a_topic_is_another_sink(init: Init, kafka: EmbeddedKafka, topic: MakeTopic) -> None:
+    """Its own table is what it is made for; with the first one's name and checkpoint, either would fence the other."""
+    name = topic(partitions=1)
+    produce(kafka.bootstrap, name, 0, [{"id": 1}])
+    done(init(name))
+    done(init(name, "other.toml", "--table", "`my-db`.`its copy`"))
+
+    first, second = (load(file, environ={}).sink for file in ("job.toml", "other.toml"))
+    assert (first.name, second.name) == (name, "my-db.its_copy")
+    assert first.checkpoint != second.checkpoint
 
 
 def test_a_few_values_make_a_column_text(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str) -> None:

@@ -276,7 +276,7 @@ def test_replicas_with_windows_of_their_own(bench: Bench) -> None:
     assert [(one["id"], one["severity"]) for one in found] == [("CHS-234", "warning")] * 4
     for one, url, theirs in zip(found, bench.urls, ("20 blocks for 3600 s", "10000 blocks for 300 s"), strict=False):
         assert one["sentence"].startswith(f"{bench.database}.t at {url} remembers {theirs}, less than another replica")
-        assert one["sentence"].endswith("with the least, 20 blocks for 300 s")
+        assert one["sentence"].endswith("on the shortest memory only: 20 blocks for 300 s")
     [short, _] = [one for one in bench.doctor("clickhouse.insert_timeout_s=299") if one["severity"] == "error"]
     assert "remembers a deduplication token for 300 s, but an insert and the margin take 329 s" in short["sentence"]
     for one, url in zip(found, [*bench.urls, *bench.urls], strict=True):

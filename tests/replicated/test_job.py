@@ -41,7 +41,7 @@ def test_servers_that_share_no_table_are_refused(make_job: MakeJob, spark: Spark
 def test_a_replica_that_forgets_sooner_bounds_a_round(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
-    """⚑ It removes the tokens that the replica in use would keep: the job starts, and counts with the least window.  Nine
+    """⚑ It removes the tokens that the replica in use would keep: the job starts, and relies on the shortest window.  Nine
     blocks are surely remembered, so a round has four chunks of ten offsets.
     """
     job = make_job(partitions=1)

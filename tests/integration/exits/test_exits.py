@@ -112,7 +112,7 @@ def test_log_shrank(make_job: MakeJob, spark: SparkSession) -> None:
     follow(job, error)
 
     says(error, "delete the rows and dead letters of the records that Kafka still holds", *_NEW_CHECKPOINT)
-    says(error, "but keep the noted rows and all other rows of lost records")
+    says(error, "but keep what you noted, and all other rows and dead letters of lost records")
     held = "_kafka_offset < 12 SETTINGS lightweight_deletes_sync = 2"
     command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE {held}")
     kept = Counter(job.landed())

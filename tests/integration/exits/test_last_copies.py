@@ -112,7 +112,7 @@ def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession)
     announce(job, {0: (25, 25)})
     produce(job.bootstrap, job.topic, 0, FRESH[:8])
     error = refused(job, spark, HaltError, "CHS-301")
-    says(error, "keep the noted rows and all other rows of lost records")
+    says(error, "keep what you noted, and all other rows and dead letters of lost records")
     assert words_of(error, "verify") == ["verify"]
 
     [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]
