@@ -125,7 +125,9 @@ def show(config: ConfigOption = DEFAULT_CONFIG, assignments: SetOption = None, a
 def resolve(  # noqa: PLR0917 - arguments and options of a command
     topic: TopicArgument,
     partitions: PartitionsArgument = None,
-    landed: Annotated[bool, typer.Option("--landed", help="Confirm that all rows and dead letters are there.")] = False,
+    landed: Annotated[
+        bool, typer.Option("--landed", help="Confirm that all rows and dead letters are there, each once.")
+    ] = False,
     resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send them again.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
@@ -144,7 +146,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     \b
     chsink state resolve flights --resend       all partitions of the topic that are in doubt
     chsink state resolve flights 3 5 --resend   two of them
-    chsink state resolve flights 3 --landed     all rows and dead letters are there: continue after them
+    chsink state resolve flights 3 --landed     all rows and dead letters are there, each once: continue after them
     chsink state resolve flights 3 --resend     no row is there: the next start sends the range, under new tokens
     chsink state resolve flights 3 --expired    Kafka deleted a part: the next start lands the rest
     chsink state resolve flights 3 --lost       continue without the missing rows
@@ -191,9 +193,9 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 
     A `chsink dlq replay` that runs is stopped (CHS-801); one that is in doubt must be settled first (CHS-338).
 
-    Rows stay in the table, and the next start inserts every record that it reads. After the reset and before the start,
-    delete the rows and dead letters of these records, or they land twice. Set sink.checkpoint to a new folder and
-    kafka.starting_offsets to "earliest".
+    Rows stay in the table, and the next start inserts every record that it reads. Between the reset and the start,
+    delete the rows and dead letters of these records, with their replay marks, also from the targets of dependent
+    views, or they land twice. Set kafka.starting_offsets to "earliest", and sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     from chsink.recovery.decide import plan_reset

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from chsink.errors.entry import halt, preflight
-from chsink.errors.steps import CHOOSE, COPY_ELSEWHERE, FROM_EARLIEST, NEW_CHECKPOINT, OLDER_BACKUP, RECOVER
+from chsink.errors.steps import (
+    ALL_THERE,
+    CHOOSE,
+    COPY_ELSEWHERE,
+    DELETE_AND_AGAIN,
+    FROM_EARLIEST,
+    NEW_CHECKPOINT,
+    OLDER_BACKUP,
+    RECOVER,
+)
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
 
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify`, "
-    "and note the rows and dead letters that it shows as different: new records have taken their offsets; run `chsink "
-    "state reset {arguments}`; for each partition in this command, delete the rows and dead letters of the records "
-    "that Kafka still holds, also from the targets of dependent views (otherwise they land twice), but keep what you "
-    "noted, and all other rows and dead letters of lost records: the tables may have the only copy; set "
-    'kafka.starting_offsets = "earliest" '
-    '("latest" would skip the records that Kafka holds now); ' + NEW_CHECKPOINT,
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink "
+    "verify`, and note the rows and dead letters that it shows as different: new records have taken their offsets; "
+    "run `chsink state reset {arguments}`. Keep what you noted, and the rows and dead letters of all other records "
+    "that Kafka has lost: the tables may have the only copy. For each partition in this command, delete those of the "
+    "records that Kafka still holds, also from the targets of dependent views: otherwise they land twice. Then "
+    + FROM_EARLIEST,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -33,11 +41,12 @@ PLAN_BEYOND_LOG = halt(
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a "
-    "backup that was made after the last batch; if there is no such backup, or if you renamed the table in ClickHouse, "
+    "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a"
+    " backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed the "
+    "table in ClickHouse, "
     + RECOVER
-    + "`; if the table has no rows of this partition, if you have reset it, or if the route is new or had been removed "
-    "for a time, " + FROM_EARLIEST,
+    + "`; if none of this happened, and the table has no rows of this partition, or you have reset it and deleted its "
+    "rows and dead letters, or the route is new or had been removed for a time, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -52,18 +61,17 @@ CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
-    'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and set '
-    "sink.checkpoint to a new folder: with the old one, these records would not be read again",
+    "with this checkpoint, these records would not be read again: if their rows and dead letters are still there, "
+    "delete them, or they land twice; then " + FROM_EARLIEST,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     COPY_ELSEWHERE
-    + "otherwise, to read the topic from offset 0, "
+    + "if no copy ran, and Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
-    + "; if Kafka no longer holds its first records, run "
-    '`chsink state reset {arguments}` first and set kafka.starting_offsets = "earliest" ("latest" would skip the '
-    "records that Kafka holds now)",
+    + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, then "
+    + FROM_EARLIEST,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -88,16 +96,16 @@ GAP = halt(
     "CHS-307",
     "{tp}: the plan skips offsets after the recorded end ({detail})",
     OLDER_BACKUP
-    + "otherwise, if Kafka still holds the skipped offsets, "
+    + "if the state was not restored, and Kafka still holds the skipped offsets, "
     + NEW_CHECKPOINT
-    + '; if it does not, set errors.on_gap = "record" to accept the gap',
+    + '; if Kafka no longer holds them, set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
 PASSED_OVER = halt(
     "CHS-307",
     "{tp}: the checkpoint is past offsets that did not land ({detail})",
-    OLDER_BACKUP + COPY_ELSEWHERE + "otherwise, to land them, " + NEW_CHECKPOINT,
+    OLDER_BACKUP + COPY_ELSEWHERE + "if neither happened, " + NEW_CHECKPOINT + ": chsink then lands these offsets",
 )
 PLAN_NOT_HELD = halt(
     "CHS-307",
@@ -108,40 +116,44 @@ PLAN_NOT_HELD = halt(
 IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters are "
-    "there; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
-    "--lost to give up all missing rows; if the topic was created again, then " + NEW_CHECKPOINT,
+    "check the table, then run `chsink state resolve {arguments}` with "
+    + ALL_THERE
+    + "; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
+    "--lost to give up all missing rows; afterwards, if the topic was created again, " + NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
 PIPELINE_CHANGED = halt(
     "CHS-309",
     "{tp}: the pipeline has changed while a range is in doubt ({detail})",
-    "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job "
-    "until the range is settled, then make the change again; to keep the change, run `chsink state resolve {arguments} "
-    "--resend`, which names the rows to delete first",
+    "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job"
+    " until the range is settled, then make the change again; to keep the change, run `chsink state resolve "
+    "{arguments} --resend`; " + DELETE_AND_AGAIN,
 )
 CHOICE_CHANGED = halt(
     "CHS-309",
     "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by, or your "
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
-    "undo the change, run the job until a batch has landed in all tables, then make the change again; if you only "
-    "undid a rename, after an interrupted `chsink state recover`, and {behind} has no route, run `chsink state reset "
-    "{topic:shell} --table {behind:shell}`: afterwards, no other table waits for {behind}",
+    "undo the change, run the job until a batch has landed in all tables, then make the change again. Only if your "
+    "change was to undo a rename after an interrupted `chsink state recover`, and no route leads to {behind}, run "
+    "`chsink state reset {topic:shell} --table {behind:shell}` instead: other tables then no longer wait for {behind}",
 )
 DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",
     "{tp}: chsink cannot rely on the deduplication token of the dead letters at offsets {offsets}, and their table "
     "holds {there} of them instead of {rows}",
-    "run `chsink state resolve {arguments} --resend`, which names the rows and dead letters to delete first; if Kafka "
-    "no longer holds the range: if there are too many dead letters, delete all but one copy of each, then start again; "
-    "if there are too few, run the command with --lost instead, which gives up the missing ones",
+    "if Kafka still holds the range, run `chsink state resolve {arguments} --resend`; "
+    + DELETE_AND_AGAIN
+    + ". If Kafka no longer holds it and there are too many dead letters, delete all but one copy of each, then start "
+    "again. If Kafka no longer holds it and there are too few, run the command with --lost instead, which gives up "
+    "the missing ones",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
     "{tp}: Kafka refused the dead letters of the offsets {offsets} in topic {topic}: {reason}",
-    "create the topic, raise its max.message.bytes above the largest record plus 10 kB of headers, or grant the rights "
-    "(WRITE on the topic and on the transactional ids, READ on the group); then start again",
+    "as the reason says, create the topic; or raise its max.message.bytes above the largest record plus 10 kB of "
+    "headers; or grant the rights (WRITE on the topic and on the transactional ids, READ on the group); then start "
+    "again",
 )
 DEAD_LETTERS_GROUP = halt(
     "CHS-335",
@@ -154,9 +166,9 @@ REPLAY_IN_DOUBT = halt(
     "{tp}: an earlier `chsink dlq replay` of {letters:dead letters} at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
-    "may settle what the others left; look in the table for rows of the offsets that it still names; then run `chsink "
-    "dlq replay --landed` if each row is there once, or `chsink dlq replay --resend` if none is; otherwise delete "
-    "those that are there, also from the targets of dependent views, and run it with --resend",
+    "may settle what the others left; then look in the table for rows of the offsets that it still names: if each has"
+    " its row once, run `chsink dlq replay --landed`; if none has a row, run `chsink dlq replay --resend`; in any "
+    "other case, delete the rows that are there, also from the targets of dependent views, and run it with --resend",
     runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(
@@ -170,13 +182,13 @@ REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} lacks the rows of {missing} of them: "
     "if these were recorded as landed, they would never land",
-    "delete those of their rows that are there, on each shard and in the targets of dependent views: {delete}; "
-    "then run `chsink dlq replay --resend`",
+    "delete all rows that these dead letters have in {table}, on each shard and in the targets of dependent views: "
+    "{delete}; then run `chsink dlq replay --resend`",
 )
 REPLAY_MARKS_DROPPED = preflight(
     "CHS-337",
-    "{tp}: an earlier replay of {letters:dead letters} into {table} is in doubt, and ClickHouse drops the marks that "
-    "confirm it: it remembers their deduplication token, but not the marks themselves",
+    "{tp}: an earlier replay of {letters:dead letters} into {table} is in doubt, and ClickHouse drops the replay marks "
+    "that confirm it: it remembers their deduplication token, but not the marks themselves",
     "keep the dead letters, but delete the rows that their records have in {table}, on each shard and in the targets "
     "of dependent views: {delete}; then run `chsink dlq replay --resend`, which replays them again",
 )
@@ -189,7 +201,8 @@ REPLAY_UNSETTLED = preflight(
 STATE_UNREADABLE = halt(
     "CHS-311",
     "state row '{row}' cannot be read: {error}",
-    "run the chsink version that wrote it; if the row is damaged, restore the state from a backup",
+    "run the chsink version that wrote it; if the row is damaged, restore the state from a backup that was made after"
+    " the last batch",
 )
 LAYOUT_LOST = halt(
     "CHS-312",
@@ -200,30 +213,33 @@ LAYOUT_LOST = halt(
 NOT_ROUTED = halt(
     "CHS-313",
     "{tp} is in doubt for table {table}, but no route leads to this table now",
-    "restore the [[route]] until the range is settled; or check the table and run `chsink state resolve "
-    "{arguments}` with --landed if all rows and dead letters of the range are there, or --lost to give up the missing "
-    "rows",
+    "restore the [[route]], and run the job until the range is settled; or check the table and run `chsink state "
+    "resolve {arguments}` with " + ALL_THERE + ", or --lost to give up the missing rows",
 )
 PIECE_INCOMPLETE = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} holds {there} of the piece's {rows:rows}, and its deduplication "
     "token may have been forgotten",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first; or insert all missing rows "
-    "of the range in doubt yourself, including those of its other pieces, and run it with --landed",
+    "run `chsink state resolve {arguments} --resend`; "
+    + DELETE_AND_AGAIN
+    + "; or insert all missing rows of the range in doubt yourself, including those of its other pieces, and run "
+    "`chsink state resolve {arguments} --landed` instead",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows:rows} as a duplicate, but shows {there} of "
     "them: the others were deleted, the server lost them, or a row policy hides them from this user",
-    "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} --resend`, "
-    "which names the rows to delete first, if any are left: the next start sends the range again under new tokens",
+    "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} "
+    "--resend`; " + DELETE_AND_AGAIN + ": the next start sends the range again under new tokens",
 )
 PIECE_STORED_AGAIN = halt(
     "CHS-314",
     "{tp} {offsets}: a piece of {rows:rows} was sent again, and shard {shard} of {table} now holds {there:rows} of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
-    "run `chsink state resolve {arguments} --resend`, which names the rows to delete first (both copies)",
+    "if another sink inserted rows of these offsets, copy its rows to another table first; run `chsink state resolve "
+    "{arguments} --resend`, delete the rows that it names (all copies), and run it again; once the range has landed, "
+    "insert what you copied",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
@@ -233,9 +249,9 @@ INSERT_REFUSED = halt(
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
-    "set sink.checkpoint to a new folder, or move this one away, and start again; the sink resumes from its recorded "
-    "state, so nothing is lost or inserted twice; but if the sink has landed nothing at all yet, it starts at "
-    'kafka.starting_offsets: if that is "latest", set it to "earliest" for this start',
+    'if the sink has landed nothing at all yet, and kafka.starting_offsets is "latest", set it to "earliest" for this'
+    " start; then set sink.checkpoint to a new folder, or move this one away, and start again: the sink resumes from "
+    "its recorded state, so nothing is lost or inserted twice",
 )
 CANNOT_PROBE = halt(
     "CHS-317",
@@ -256,9 +272,10 @@ FOREIGN_ROWS = halt(
     "CHS-318",
     "{tp}: the table may have forgotten the range's tokens, and may hold rows of these offsets that another sink, or "
     "an earlier topic of this name, inserted ({detail})",
-    "if all of the range's own rows and dead letters are there, run `chsink state resolve {arguments} --landed`; if "
-    "not, run it with --resend, which names the rows to delete first; before you delete them, copy those that are not "
-    "the range's own, and insert these again once the range has landed (their views then receive them again, too)",
+    "if all of the range's own rows and dead letters are there, each once, run `chsink state resolve {arguments} "
+    "--landed`; if not, copy the rows that are not the range's own to another table, run the command with --resend "
+    "instead, delete the rows that it names, and run it again; insert the copied rows once the range has landed (the "
+    "targets of dependent views then receive them again, too)",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -309,48 +326,51 @@ RESEND_NOT_COUNTED = preflight(
     "CHS-322",
     "{tp} {range}: {reason}",
     "make the table and all its shards available so that chsink can count the rows; or check the table yourself and "
-    "pass --landed or --lost",
+    "pass " + ALL_THERE + ", or --lost to give up the missing rows",
 )
 RESEND_LETTERS_UNKNOWN = preflight(
     "CHS-322",
     "{tp} {range}: dead letters of this range may be delivered already, and the job file keeps no dead letters now",
     "set errors.on_bad_value, errors.on_tombstone and [dead_letters] as they were when the range was announced, and "
-    "run the job until the range is settled; if it halts with CHS-309, run this command with these settings "
-    "first; then make the change again",
+    "run the job until the range is settled; if that run halts with CHS-309, run this command with these settings, "
+    "then the job once more; only then make the change again",
 )
 RESEND_NOT_READABLE = preflight(
     "CHS-322",
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check the table, then pass --landed if all rows and dead letters are there; otherwise pass --expired to land "
-    "what Kafka still holds (refused if the topic was created again), or --lost to give up all missing rows",
+    "check the table, then pass "
+    + ALL_THERE
+    + "; otherwise pass --expired to land what Kafka still holds (refused if the topic was created again), or --lost to"
+    " give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
-    "delete them {where}: {delete}; then run this command again before you start the job: without its new tokens, "
-    "ClickHouse would drop the rows as duplicates; or, if all rows and dead letters of the range are there, pass "
-    "--landed",
+    "if all rows and dead letters of the range are there, each once, delete nothing and pass --landed instead; "
+    "otherwise delete the rows that are there {where}: {delete}; then run this command again before you start the "
+    "job: it gives the range new tokens, and without them ClickHouse would drop the rows as duplicates",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {letters:dead letters} of {ranges}: if the range is inserted again, they will be there twice",
-    "if some are of an earlier topic of this name, copy them to another table first: Kafka no longer holds their "
-    "records; delete them on {url}, where dead letters are kept: {delete}; then run this command again before you "
-    "start the job, because ClickHouse would drop them as duplicates",
+    "first copy the dead letters of an earlier topic of this name, if there are any, to another table (Kafka no "
+    "longer holds their records); then delete all of these dead letters on {url}, where they are kept: {delete}; then"
+    " run this command again before you start the job, because ClickHouse would otherwise drop the new ones as "
+    "duplicates",
 )
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
-    "if these are all rows of this range, and its dead letters are there, pass --landed; to insert the range again, "
-    "first copy rows of an earlier topic to another table (Kafka no longer holds their records), then delete all of "
-    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job: "
-    "without its new tokens, ClickHouse would drop the rows as duplicates",
+    "if every row of this range is there once, and so are its dead letters, pass --landed; to insert the range again,"
+    " first copy rows of an earlier topic to another table (Kafka no longer holds their records), then delete all of "
+    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job: it gives "
+    "the range new tokens, and without them ClickHouse would drop the rows as duplicates",
 )
 EXPIRED_NOT_HELD = preflight(
     "CHS-322",
     "the topic was deleted and created again: Kafka holds nothing of {ranges}",
-    "check whether all rows and dead letters are there; if so, pass --landed, otherwise --lost",
+    "check the table, then pass " + ALL_THERE + ", otherwise --lost",
 )
 CHANGED_MEANWHILE = preflight(
     "CHS-323",
@@ -411,8 +431,8 @@ MIRROR_CHAIN_MISSING = halt(
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "the table is new in [[mirror.route]], or was created again: "
     + _RESOLVE
-    + "; with --skip, topic-partitions without a row may be read from their first record if the table holds other "
-    "rows: the plan shows it",
+    + ". Look at the plan of --skip first: if the table holds other rows, topic-partitions without a row may be read "
+    "from their first record",
 )
 MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
@@ -459,8 +479,9 @@ MIRROR_RECORDS_GONE = halt(
 MIRROR_EVENTS_DAMAGED = halt(
     "CHS-347",
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
-    "find the program that writes to {topic} and stop it; then delete {topic} and start again: chsink creates it, and "
-    "reads again from the source topics what was not committed yet",
+    "stop the mirror; find the other program that writes to the control topic {topic}, and stop it; then delete this "
+    "control topic (no topic of records), and start again: chsink creates it, and reads again from the source topics "
+    "what was not committed yet",
 )
 MIRROR_FILES_GONE = halt(
     "CHS-349",
@@ -474,8 +495,10 @@ MIRROR_FILES_GONE = halt(
 MIRROR_LOG_SHRANK = halt(
     "CHS-350",
     "Kafka's log ends before offsets that Iceberg table {tables} already holds ({detail})",
-    "Kafka lost records; to continue with the topic as it is, set mirror.checkpoint to a new folder and run "
-    "`chsink mirror resolve {tables} --skip`; then start again",
+    "Kafka lost records; find the cause first. To land everything that Kafka holds, name an empty table in "
+    "[[mirror.route]] and run `chsink mirror resolve` with its name and --reread. To continue this table at the log's"
+    " end, without the records that Kafka holds below it, set mirror.checkpoint to a new folder and run `chsink "
+    "mirror resolve {tables} --skip`. Then start again",
     runbook="First find the cause, for example an unclean leader election. The table then continues at the log's end "
     "at the time of the command; new records that reuse lost offsets below it do not land. To land everything "
     "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
@@ -485,14 +508,15 @@ MIRROR_ROWS_FOUND = halt(
     "Iceberg table {tables} holds rows that are or may be of this topic ({detail}), and does not say how far the "
     "mirror wrote them: records would land again, or not at all",
     "if you changed sink.name, change it back; if another program wrote the rows, name an empty table in "
-    "[[mirror.route]]; otherwise the mirror's own record was lost: run `chsink mirror recover`, which continues after "
-    "the last offset in the rows if none is missing; then start again",
+    "[[mirror.route]]; otherwise the mirror's groups and the tables' chains were lost: run `chsink mirror recover`, "
+    "which continues after the last offset in the rows if none is missing; then start again",
 )
 MIRROR_ROWS_UNKNOWN = preflight(
     "CHS-348",
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
-    "run the command with --skip; or create an empty table, name it in [[mirror.route]], and run the command for it",
+    "to continue without what the table lacks, run the command with --skip; to land everything that Kafka holds, "
+    "create an empty table, name it in [[mirror.route]], and run the command for it",
 )
 MIRROR_TABLE_MOVED = preflight(
     "CHS-348",
@@ -599,8 +623,8 @@ MIRROR_CONNECTOR_BEYOND_LOG = preflight(
     "{tp}: group {group} is at offset {offset}, and Kafka's log ends at {end}: the topic was created again, or its log "
     "lost records",
     "set the group to the first record that is to land: kafka-consumer-groups.sh --bootstrap-server BROKER --group "
-    "{group} --topic {topic} --reset-offsets --to-earliest --execute (or --to-latest), then run the command with "
-    "--trust-group",
+    "{group} --topic {topic} --reset-offsets --to-earliest --execute (--to-latest would skip all records that Kafka "
+    "holds now), then run the command with --trust-group",
 )
 MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
@@ -641,16 +665,17 @@ MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
     "an ancestor of it",
-    "others committed to main; stop the mirror and bring the branch's snapshots to main, oldest first, with Spark's "
-    "procedure cherrypick_snapshot; then start the branch again from main: ALTER TABLE {table} CREATE OR REPLACE "
-    "BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
+    "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
+    " oldest first, with Spark's procedure cherrypick_snapshot; then create the branch anew from main: ALTER TABLE "
+    "{table} CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else commits to main, move it to {snapshot} with Spark's procedure set_current_snapshot; in future, "
-    "expire snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not published",
+    "if nobody else has committed to main, move main to {snapshot} with Spark's procedure set_current_snapshot; in "
+    "future, expire snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not "
+    "published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

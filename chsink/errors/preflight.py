@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from chsink.errors.entry import altered, preflight
-from chsink.errors.steps import COPY_ELSEWHERE, NEW_CHECKPOINT, RECOVER, RESOLVE_BEFORE_START, choose
+from chsink.errors.steps import (
+    ALL_THERE,
+    COPY_ELSEWHERE,
+    DELETE_AND_AGAIN,
+    NEW_CHECKPOINT,
+    RECOVER,
+    RESOLVE_BEFORE_START,
+    choose,
+)
 
 _NEW = (
     "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement for it, "
@@ -12,18 +20,19 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
     "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table:shell}`, delete the rows of these records from the targets of its views, and the dead letters of these "
-    "records (if they are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "
+    "{table:shell}`, delete, of the records that Kafka still holds, the rows in the targets of its views and the dead"
+    " letters (if these are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "
     '"earliest", and ' + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
 )
-_ACCEPT_ROWS = 'to insert the records again, set errors.on_existing_rows = "accept" for one start'
+_ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 _DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
 TOPIC_MISSING = preflight(
     "CHS-201",
     "Kafka at {bootstrap} has no {what}",
-    "create the topic, or correct or remove its [[route]] or [[mirror.route]]; if a mirrored topic was deleted, create "
-    "it again and start the mirror once before you remove the route: records that wait for a commit land only then",
+    "if a mirrored topic was deleted, create it again, and start the mirror once before you remove its route: records"
+    " that wait for a commit land only then; otherwise create the topic, or correct or remove its [[route]] or "
+    "[[mirror.route]]",
     ok="{topic} exists, with id {id}; partitions: {partitions}",
 )
 PARTITION_MISSING = preflight(
@@ -109,7 +118,7 @@ REPLICA_ZONES = preflight(
     "CHS-207",
     "{table} is on servers with different time zones ({zones}): they may put the same time into different table "
     "partitions, and a piece that is sent again to another replica lands twice",
-    "stop the job, set the same <timezone> in the configuration of these servers, and restart them; "
+    "stop the job, set the same `<timezone>` in the configuration of these servers, and restart them; "
     + RESOLVE_BEFORE_START,
 )
 NO_QUORUM = preflight(
@@ -156,11 +165,9 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and run `chsink status`; if no partition of this table is at BEFORE, run ALTER TABLE {table} MODIFY "
-    "SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens, so resolve it before the ALTER: check "
-    "the table, then run `chsink state resolve TOPIC PARTITION` with --landed if all rows and dead letters of the "
-    "range are there; with --resend to send the whole range again (it names what to delete first); or with --lost to "
-    "keep what is there and give up the missing rows; then run the ALTER",
+    "stop the job and run `chsink status`; if no topic-partition of {table} is at BEFORE, run ALTER TABLE {table} "
+    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens, so resolve it before the "
+    "ALTER: " + choose("chsink state resolve TOPIC PARTITION") + "; then run the ALTER",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -336,7 +343,7 @@ STATE_TABLE_UNUSABLE = preflight(
     "CHS-220",
     _NO_STATE_TABLE,
     "run sql/1_state_table.sql as an administrator (docs/state-store.md); the server needs "
-    "<keeper_map_path_prefix> and a Keeper, and all tables with one path need the same definition",
+    "`<keeper_map_path_prefix>` and a Keeper, and all tables with one path need the same definition",
 )
 STATE_NODE_FORBIDDEN = preflight(
     "CHS-220",
@@ -423,15 +430,16 @@ PARTITIONS_GONE = preflight(
 DOUBT_NOT_ROUTED = preflight(
     "CHS-227",
     "{what}, for table {table}, but no route leads to this table: the start will halt with CHS-313",
-    "restore the [[route]]; or check the table and run `{resolve}` with --landed if all rows and dead letters of the "
-    "range are there, or --lost to give up the missing rows",
+    "restore the [[route]]; or check the table and run `{resolve}` with "
+    + ALL_THERE
+    + ", or --lost to give up the missing rows",
     ok="nothing is in doubt",
 )
 DOUBT_CHANGED = preflight(
     "CHS-227",
     "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
-    "undo the change until the range is settled; or keep it and run `{resolve}` with --resend, which names the rows to "
-    "delete first",
+    "undo the change, run the job until the range is settled, then make the change again; or keep it, and run "
+    "`{resolve}` with --resend; " + DELETE_AND_AGAIN,
 )
 DOUBT_COLUMNS = preflight(
     "CHS-227",
@@ -453,15 +461,17 @@ DOUBT_EXPIRED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and Kafka no longer holds all of it: its log starts at {start}. The start will halt "
     'with CHS-308, unless errors.in_doubt = "dead_letter"',
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there; otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all "
-    "missing rows",
+    "check the table, then run `chsink state resolve {arguments}` with "
+    + ALL_THERE
+    + "; otherwise with --expired to land the part that Kafka still holds, or with --lost to give up all missing rows",
 )
 DOUBT_RECREATED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
-    "check the table, then run `chsink state resolve {arguments}` with --landed if all rows and dead letters of the "
-    "range are there, or --lost to give up the missing rows; then " + NEW_CHECKPOINT,
+    "check the table, then run `chsink state resolve {arguments}` with "
+    + ALL_THERE
+    + ", or --lost to give up the missing rows; then "
+    + NEW_CHECKPOINT,
 )
 DOUBT_NOT_PROBED = preflight(
     "CHS-227",
@@ -499,22 +509,23 @@ TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row of {topic}, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by "
     "itself",
-    "if the rows were removed on purpose, or these records have no rows, no action is needed; if the table was dropped "
-    "and created again, stop the job, then do one of two things. Restore the rows from a backup, and run `chsink "
-    "verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still holds: "
-    "run `chsink state reset {topic} --table {table:shell}`; {delete}; delete them in the targets of its views, too; "
-    "delete the topic's dead letters of this table (if they are in a Kafka topic, name a new one in dead_letters.topic)"
-    '; set kafka.starting_offsets = "earliest"; ' + NEW_CHECKPOINT,
+    "if the rows were removed on purpose, or these records have no rows, no action is needed; if the table was "
+    "dropped and created again, stop the job, then do one of two things. Restore the rows from a backup, and run "
+    "`chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still "
+    "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
+    "all rows of the records that Kafka still holds, older ones too; delete the dead letters of these records (if "
+    'they are in a Kafka topic, name a new one in dead_letters.topic); set kafka.starting_offsets = "earliest"; '
+    + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
     "CHS-266",
     "the newest range of {tps} landed in another table named {table}: this one was created again since, or is on "
     "another server",
-    "if clickhouse.endpoints was changed by mistake, stop the job and change it back; if a copy of this job runs with "
-    "the same [state], stop the copy and give it its own sink name. Then run `chsink verify`: it names the offsets "
-    "whose rows are missing here. Copy these rows to {table} from the table in which they landed, or restore them from "
-    "a backup",
+    "if clickhouse.endpoints was changed by mistake, stop the job and change it back; if a copy of this job runs with"
+    " the same [state], stop the copy and give it its own sink name. In each case, also if the table was created "
+    "again, run `chsink verify`: it names the offsets whose rows are missing here. Copy these rows to {table} from "
+    "the table in which they landed, or restore them from a backup",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
@@ -634,8 +645,8 @@ REPLICA_READONLY = preflight(
     "{table} at {url} takes no inserts: {why}",
     "check this server's connection to its Keeper; if that is in order and the Keeper has lost the data of all "
     "replicas, stop the job: the deduplication tokens are lost, too. Run SYSTEM RESTART REPLICA {table} on this "
-    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. If you stopped the "
-    "job: " + RESOLVE_BEFORE_START,
+    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. If it had lost the "
+    "data of all replicas, " + RESOLVE_BEFORE_START,
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -656,7 +667,7 @@ REPLICA_LOST_PARTS = preflight(
 REPLICAS_INACTIVE = preflight(
     "CHS-247",
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
-    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another one",
+    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on an active replica",
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
@@ -668,7 +679,7 @@ REPLICAS_UNLISTED = preflight(
 REPLICA_AWAY = preflight(
     "CHS-249",
     "{url}, a replica in the job file, does not answer: {reason}",
-    "start it, or remove it from clickhouse.endpoints",
+    "start it; remove it from clickhouse.endpoints only if it is gone for good",
 )
 METRICS_PORT = preflight(
     "CHS-235",
@@ -824,9 +835,9 @@ MIRROR_TABLE_NAMES = preflight(
 MIRROR_NO_TABLE = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}",
-    "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create it (`chsink sql "
-    "create-table --iceberg` prints the statements for Spark), or, if it never read the table's topics either, set "
-    "auto_create = true in its [[mirror.route]]; if it existed before, see CHS-343",
+    "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create the table (`chsink "
+    "sql create-table --iceberg` prints the statements for Spark); if the mirror never read the table's topics "
+    "either, you can set auto_create = true in its [[mirror.route]] instead; if the table existed before, see CHS-343",
     ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
 )
 MIRROR_TABLE_DROPPED = preflight(

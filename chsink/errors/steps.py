@@ -19,23 +19,23 @@ OLDER_BACKUP: Final = (
     "state as it was after the last batch; "
 )
 COPY_ELSEWHERE: Final = (
-    "if a copy of this job ran on another Kafka cluster with the same [state], stop the copy, give it its own sink "
-    "name, and restore the state from a backup that is older than the copy: a new checkpoint would land all records "
-    "again; "
+    "if a copy of this job ran on another Kafka cluster with the same [state], stop both, give the copy its own sink "
+    "name, and restore the state from a backup that was made before the copy first ran (a new checkpoint would land "
+    "all records again); "
 )
+DELETE_AND_AGAIN: Final = "if it names rows to delete, delete them and run it again"
+ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
-    "if `chsink status` then shows a partition of {table} at BEFORE, run `chsink state resolve TOPIC PARTITION` before "
-    "the next start, with --landed if all rows and dead letters are there, otherwise with --resend, which names what "
-    "to delete first"
+    "run `chsink status`; if it shows a topic-partition of {table} at BEFORE, run `chsink state resolve TOPIC "
+    "PARTITION` before the next start, with " + ALL_THERE + "; otherwise with --resend (" + DELETE_AND_AGAIN + ")"
 )
 
 
 def choose(resolve: str) -> str:
     """What a person decides about a range in doubt, by this command."""
     return (
-        f"check the table, then run `{resolve}` with --landed if all rows and dead letters of the range are there; "
-        "with --resend to send the whole range again (it names what to delete first); or with --lost to keep what is "
-        "there and give up the missing rows"
+        f"check the table, then run `{resolve}` with {ALL_THERE}; with --resend to send the whole range again "
+        f"({DELETE_AND_AGAIN}); or with --lost to keep what is there and give up the missing rows"
     )
 
 

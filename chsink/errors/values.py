@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from chsink.errors.entry import bad_value, config, preflight
+from chsink.errors.steps import DELETE_AND_AGAIN
 
 _SEND_AGAIN = (
     "make sure that no process of the job is running, executors included, and run `chsink state resolve {arguments} "
-    "--resend --senders-gone`, which names the rows to delete first, if any; then start again"
+    f"--resend --senders-gone`; {DELETE_AND_AGAIN}; then start again"
 )
 
 BAD_VALUE = bad_value(
@@ -19,8 +20,9 @@ TOO_MANY_BAD = bad_value(
     "CHS-513",
     "{tp}: {bad} of the {records} records at offsets {offsets} do not fit their table, and errors.tolerance is "
     '"{tolerance}"; the first one: {first}',
-    "correct the producer or the table's columns; to accept these records, raise errors.tolerance and start again; to "
-    "change a column, " + _SEND_AGAIN,
+    "to accept these records, raise errors.tolerance and start again; or change the column, "
+    + _SEND_AGAIN
+    + ". Correct the producer, so that no more such records come",
 )
 UNSUPPORTED_COLUMN = config(
     "CHS-502",

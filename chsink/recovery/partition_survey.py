@@ -258,8 +258,8 @@ class PartitionSurvey:
             return None
         return self._refused(
             f"some offsets have several rows ({seen.rows} rows, {offsets} offsets)",
-            "remove duplicates; or, if the transform makes several rows of one record, add `--accept-several` to this "
-            "command",
+            "if your program's transform makes several rows of one record, add `--accept-several` to this command and "
+            "remove nothing; otherwise remove the duplicates, then run it again",
         )
 
     def _unaccounted(self, record: StateRecord, seen: Extent, missing: list[OffsetRange]) -> list[OffsetRange]:
@@ -291,7 +291,7 @@ class PartitionSurvey:
             f"missing: {cut}",
             f"{self._delete_from(lost[0].start)}; then add `--accept-removed` to this command: the next start inserts "
             "these records, and all after them; only if a filter of your program leaves out each of these records, "
-            f"{_count(lost)} in all, add `{option_for(self._key, lost)}` instead",
+            f"{_count(lost)} in all, delete nothing and add `{option_for(self._key, lost)}` instead",
         )
 
     def _cut(self, span: OffsetRange, told: Told, lowest: int) -> tuple[OffsetRange, int] | str:
@@ -374,14 +374,14 @@ class PartitionSurvey:
         views = also_from(views_of(self._target.shards))
         delete = f"{self._target.table.deleting(self._which(offset))}{views}"
         letters = "" if self._clickhouse.letters is None else f"; and {self._letters_from(offset)}"
-        return f"delete the rows from there on, on each shard: {delete}{letters}"
+        return f"delete the rows from offset {offset} on, on each shard: {delete}{letters}"
 
     def _letters_from(self, offset: int) -> str:
         """The same of dead letters alone, where a table holds them."""
         kept = self._clickhouse.letters
         assert kept is not None
         delete = kept.table.deleting(f"{self._which(offset)} {only_of(self._key)}")
-        return f"the dead letters from there on, on {kept.url}: {delete}"
+        return f"the dead letters from offset {offset} on, on {kept.url}: {delete}"
 
     def _which(self, offset: int) -> str:
         return (

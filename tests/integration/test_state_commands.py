@@ -649,7 +649,7 @@ def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     with pytest.raises(HaltError, match="CHS-302") as halted:
         job.drain(spark)
     assert halted.value.name == "STATE_LOST"
-    says(halted.value, "if the table has no rows of this partition", "start with a new checkpoint")
+    says(halted.value, "and the table has no rows of this partition", "start with a new checkpoint")
     job.lose_checkpoint()
 
     job.drain(spark, setting_of(halted.value, "kafka.starting_offsets"))
@@ -793,7 +793,7 @@ def test_several_rows_of_an_offset_are_refused(landed: Job) -> None:
 
     refused = recover(landed)
     assert error_of(refused) == "CHS-331"
-    assert "remove duplicates; or" in refused.stderr
+    assert "and remove nothing; otherwise remove the duplicates" in refused.stderr
     assert recover(landed, "--accept-several").exit_code == 0
 
 

@@ -111,8 +111,8 @@ def test_log_shrank(make_job: MakeJob, spark: SparkSession) -> None:
 
     follow(job, error)
 
-    says(error, "delete the rows and dead letters of the records that Kafka still holds", *_NEW_CHECKPOINT)
-    says(error, "but keep what you noted, and all other rows and dead letters of lost records")
+    says(error, "delete those of the records that Kafka still holds", *_NEW_CHECKPOINT)
+    says(error, "Keep what you noted, and the rows and dead letters of all other records that Kafka has lost")
     held = "_kafka_offset < 12 SETTINGS lightweight_deletes_sync = 2"
     command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE {held}")
     kept = Counter(job.landed())
@@ -189,7 +189,7 @@ def test_a_plan_skips_offsets(make_job: MakeJob, spark: SparkSession) -> None:
     with pytest.raises(HaltError) as caught:
         from_offset(job, spark, 15)
     assert caught.value.name == "GAP"
-    says(caught.value, "if Kafka still holds the skipped offsets", *_NEW_CHECKPOINT)
+    says(caught.value, "and Kafka still holds the skipped offsets", *_NEW_CHECKPOINT)
     job.lose_checkpoint()
     job.drain(spark)
     job.check()

@@ -74,7 +74,7 @@ def test_all_rows_of_a_range_are_there_and_its_dead_letters_are_not(make_job: Ma
     announce(job, {0: (10, 25)})
     edit(job, life={"topic_id": None})
     error = refused(job, spark, HaltError, "CHS-304")
-    says(error, "with --landed if all rows and dead letters of the range are there; with --resend to send")
+    says(error, "with --landed if all rows and dead letters of the range are there, each once; with --resend to send")
 
     words = [*command_of(error, "--resend"), "--senders-gone", "--yes", *settings_of(job)]
     [statement] = statements_of(run(job, *words), "DELETE FROM")
@@ -112,7 +112,7 @@ def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession)
     announce(job, {0: (25, 25)})
     produce(job.bootstrap, job.topic, 0, FRESH[:8])
     error = refused(job, spark, HaltError, "CHS-301")
-    says(error, "keep what you noted, and all other rows and dead letters of lost records")
+    says(error, "Keep what you noted, and the rows and dead letters of all other records that Kafka has lost")
     assert words_of(error, "verify") == ["verify"]
 
     [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]

@@ -110,7 +110,7 @@ def test_a_window_of_zero_with_a_range_in_doubt(
     with pytest.raises(PreflightError, match="CHS-210") as caught:
         job.drain(spark)
     none, _, in_doubt = caught.value.hint.partition("; if one is,")
-    assert none.startswith("stop the job and run `chsink status`; if no partition of this table is at BEFORE")
+    assert none.startswith("stop the job and run `chsink status`; if no topic-partition of")
     alter = re.findall(r"ALTER TABLE \S+ MODIFY SETTING \w+ = \d+", none)
     verdict = "--landed" if there else "--resend"
     assert in_doubt.index(verdict) < in_doubt.index("then run the ALTER")

@@ -85,7 +85,7 @@ def test_others_committed_to_main(make_bench: MakeBench) -> None:
     refused = run(bench, ["mirror", "publish"])
     assert refused.exit_code == 2 and "CHS-353" in refused.stderr, refused.output
 
-    says(refused, "stop the mirror and bring the branch's snapshots to main, oldest first")
+    says(refused, "cherry-pick those snapshots of the branch that main does not contain, oldest first")
     [statement] = statements_of(refused, "ALTER TABLE")
     named = re.fullmatch(r"ALTER TABLE (\S+) CREATE OR REPLACE BRANCH `(\S+)`", statement)
     assert named, statement

@@ -247,7 +247,7 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     with pytest.raises(PreflightError, match="CHS-353.*cannot tell") as refused:
         publish(begun)
     says(refused.value, "with Spark's procedure set_current_snapshot")
-    snapshot = int(named_in(refused.value, "move it to"))
+    snapshot = int(named_in(refused.value, "move main to"))
     there = begun.catalog.load_table(begun.identifier)
     there.manage_snapshots().set_current_snapshot(snapshot).commit()
     assert rows(begun, "main") == rows(begun, "audit") == [0, 1, 1, 2]
