@@ -12,6 +12,8 @@ from chsink.errors.steps import (
     NEW_CHECKPOINT,
     OLDER_BACKUP,
     RECOVER,
+    REPLAY_MARKS,
+    RESUME,
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -23,20 +25,22 @@ LOG_SHRANK = halt(
     "verify`, and note the rows and dead letters that it shows as different: new records have taken their offsets; "
     "run `chsink state reset {arguments}`. Keep what you noted, and the rows and dead letters of all other records "
     "that Kafka has lost: the tables may have the only copy. For each partition in this command, delete those of the "
-    "records that Kafka still holds, also from the targets of dependent views: otherwise they land twice. Then "
+    "records that Kafka still holds, also from the targets of dependent views, and "
+    + REPLAY_MARKS
+    + ": otherwise they land twice. Then "
     + FROM_EARLIEST,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + NEW_CHECKPOINT,
+    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + RESUME,
 )
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
     "none of these offsets has landed; Kafka lost records, or the topic was recreated; to continue with the topic as "
-    "it is, " + NEW_CHECKPOINT,
+    "it is, " + RESUME,
 )
 STATE_LOST = halt(
     "CHS-302",
@@ -45,16 +49,19 @@ STATE_LOST = halt(
     " backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed the "
     "table in ClickHouse, "
     + RECOVER
-    + "`; if none of this happened, and the table has no rows of this partition, or you have reset it and deleted its "
-    "rows and dead letters, or the route is new or had been removed for a time, " + FROM_EARLIEST,
+    + "`; if none of this happened, and there are no rows and dead letters of this partition, or you have reset it and "
+    "deleted them, or the route is new or had been removed for a time, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
     "CHS-302",
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
-    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made after "
-    "the last batch, or " + RECOVER + "`; if the tables have no rows, " + FROM_EARLIEST,
+    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made "
+    "after the last batch, or "
+    + RECOVER
+    + "`; if there are neither rows nor dead letters of its records, "
+    + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -110,8 +117,7 @@ PASSED_OVER = halt(
 PLAN_NOT_HELD = halt(
     "CHS-307",
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
-    'to accept the gap, set errors.on_gap = "record" and ' + NEW_CHECKPOINT + "; chsink then lands what Kafka still "
-    "holds",
+    'to accept the gap, set errors.on_gap = "record" and ' + RESUME + "; chsink then lands what Kafka still holds",
 )
 IN_DOUBT_LOST = halt(
     "CHS-308",
@@ -145,8 +151,9 @@ DEAD_LETTERS_INCOMPLETE = halt(
     "if Kafka still holds the range, run `chsink state resolve {arguments} --resend`; "
     + DELETE_AND_AGAIN
     + ". If Kafka no longer holds it and there are too many dead letters, delete all but one copy of each, then start "
-    "again. If Kafka no longer holds it and there are too few, run the command with --lost instead, which gives up "
-    "the missing ones",
+    "again. If Kafka no longer holds it and there are too few, run the command with --lost instead: it gives up all "
+    "records of the range that have neither a row nor a dead letter, and says how many; to land those that Kafka "
+    "still holds, produce them again",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
@@ -280,8 +287,9 @@ FOREIGN_ROWS = halt(
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was recreated; " + NEW_CHECKPOINT + ": the sink continues from its recorded "
-    "state, and errors.on_gap decides whether a gap halts it",
+    "Kafka deleted records, or the topic was recreated; "
+    + RESUME
+    + ": the sink continues from its recorded state, and errors.on_gap decides whether a gap halts it",
 )
 NO_STATE = preflight(
     "CHS-320",

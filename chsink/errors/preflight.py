@@ -9,6 +9,7 @@ from chsink.errors.steps import (
     DELETE_AND_AGAIN,
     NEW_CHECKPOINT,
     RECOVER,
+    REPLAY_MARKS,
     RESOLVE_BEFORE_START,
     choose,
 )
@@ -20,8 +21,10 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
     "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table:shell}`, delete, of the records that Kafka still holds, the rows in the targets of its views and the dead"
-    " letters (if these are in a Kafka topic, name a new one in dead_letters.topic), set kafka.starting_offsets = "
+    "{table:shell}`, delete, of the records that Kafka still holds, the rows in the targets of its views, and the "
+    "dead letters with "
+    + REPLAY_MARKS
+    + " (if these are in a Kafka topic, name a new one in dead_letters.topic instead), set kafka.starting_offsets = "
     '"earliest", and ' + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
 )
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
@@ -513,9 +516,10 @@ TABLE_IS_EMPTY = preflight(
     "dropped and created again, stop the job, then do one of two things. Restore the rows from a backup, and run "
     "`chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still "
     "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
-    "all rows of the records that Kafka still holds, older ones too; delete the dead letters of these records (if "
-    'they are in a Kafka topic, name a new one in dead_letters.topic); set kafka.starting_offsets = "earliest"; '
-    + NEW_CHECKPOINT,
+    "all rows of the records that Kafka still holds, older ones too; delete the dead letters of these records with "
+    + REPLAY_MARKS
+    + "; if they are in a Kafka topic, name a new one in dead_letters.topic instead; set kafka.starting_offsets = "
+    '"earliest"; ' + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
@@ -728,8 +732,9 @@ CHECKPOINT_NOT_WRITABLE = preflight(
 CHECKPOINT_FOREIGN = preflight(
     "CHS-239",
     "checkpoint {checkpoint} does not belong to this job: {reason}",
-    "set sink.checkpoint (for the mirror, mirror.checkpoint) to a new folder; a start resumes from the recorded state, "
-    "not from the checkpoint",
+    "set sink.checkpoint (for the mirror, mirror.checkpoint) to a new folder; a start resumes from the recorded "
+    "state, not from the checkpoint; only if the sink has landed nothing at all yet, also set kafka.starting_offsets "
+    'to "earliest"',
     ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
 CHECKPOINT_NOT_CHECKED = preflight(

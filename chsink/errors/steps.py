@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 NEW_CHECKPOINT: Final = "start with a new checkpoint (set sink.checkpoint to a new folder)"
+RESUME: Final = (
+    "start with a new checkpoint (set sink.checkpoint to a new folder; if the sink has landed nothing at all yet, also "
+    'set kafka.starting_offsets to "earliest")'
+)
 FROM_EARLIEST: Final = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
     + NEW_CHECKPOINT
@@ -24,10 +28,15 @@ COPY_ELSEWHERE: Final = (
     "all records again); "
 )
 DELETE_AND_AGAIN: Final = "if it names rows to delete, delete them and run it again"
+REPLAY_MARKS: Final = "their replay marks (rows of the sink NAME~replay)"
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
-    "run `chsink status`; if it shows a topic-partition of {table} at BEFORE, run `chsink state resolve TOPIC "
-    "PARTITION` before the next start, with " + ALL_THERE + "; otherwise with --resend (" + DELETE_AND_AGAIN + ")"
+    "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, also "
+    "through a view, run `chsink state resolve TOPIC PARTITION` before the next start, with "
+    + ALL_THERE
+    + "; otherwise with --resend ("
+    + DELETE_AND_AGAIN
+    + ")"
 )
 
 

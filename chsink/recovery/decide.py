@@ -14,6 +14,7 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import raise_all
+from chsink.errors.steps import REPLAY_MARKS
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import StateStore
 from chsink.recovery.change import Change, Make, find
@@ -85,7 +86,10 @@ def plan_reset(
         *skipping,
         *_says_chosen(found, find(store, sink, topic, partitions)),
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
-        "records whose rows are in the table are inserted again, unless you delete these rows before the next start",
+        (
+            "records whose rows or dead letters are there land again: before the next start, delete these rows, also "
+            f"in the targets of dependent views, and the dead letters, with {REPLAY_MARKS}"
+        ),
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
         *doubtful,

@@ -13,10 +13,11 @@ from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.window import DedupWindow
+from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError
 from chsink.errors.services import STILL_INSERTING
-from chsink.notation.sql import quote_string
+from chsink.notation.sql import quote_string, quote_strings
 from chsink.ports import StateStore, Word
 from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange
@@ -153,8 +154,13 @@ def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> 
 
 
 def delete_letters(table: TargetTable, ranges: Mapping[StateKey, StateRecord]) -> str:
-    """The same for their dead letters."""
-    return table.deleting(f"{_which(ranges)} {only_of(next(iter(ranges)))}")
+    """The same for their dead letters, with the replay marks of these."""
+    return table.deleting(f"{_which(ranges)} {with_marks(next(iter(ranges)))}")
+
+
+def with_marks(key: StateKey) -> str:
+    """The condition of a key's dead letters and their replay marks: a mark without its row would hide a dead letter."""
+    return f"AND sink IN ({quote_strings([key.sink, replay_sink(key.sink)])}) AND `table` = {quote_string(key.table)}"
 
 
 def _which(ranges: Mapping[StateKey, StateRecord]) -> str:

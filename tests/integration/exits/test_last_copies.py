@@ -9,7 +9,9 @@ from collections import Counter
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
 
+from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.errors import ChsinkError, HaltError, PreflightError
 from tests.integration.exits.commands import command_of, follow, settings_of
@@ -173,3 +175,52 @@ def test_a_topic_made_anew_and_lost_state(make_job: MakeJob, spark: SparkSession
     job.drain(spark)
 
     assert ids(job) == Counter(range(1000, 1020))
+
+
+def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ Its view still had the older rows, and got them again.  Replay marks outlived the dead letters: the same records
+    became dead letters again, counted as replayed, and stayed in no table.
+    """
+    job = make_job(partitions=1, columns="id UInt8, text String")
+    place, job.settings = make_letters(job)
+    table, url = job.tables[job.topic], job.shards[0]
+    window = "SETTINGS non_replicated_deduplication_window = 1000"
+    command(url, f"CREATE TABLE {table}_filled (id UInt64, text String) ENGINE = MergeTree ORDER BY id {window}")
+    view = f"CREATE MATERIALIZED VIEW {table}_view TO {table}_filled AS SELECT id, text FROM {table}"
+    command(url, view)
+    job.send(0, 10)
+    job.send_values(0, [{"id": 1000 + n, "text": "x"} for n in range(6)])
+    job.drain(spark)
+    widened = f"ALTER TABLE {table} MODIFY COLUMN id UInt64"
+    command(url, widened)
+    assert dlq(job, "replay", "--yes").exit_code == 0
+    job.everywhere(f"DROP TABLE {table}_view SYNC")
+    job.everywhere(f"DROP TABLE {table} SYNC")
+    job.make_table(job.topic, columns="id UInt8, text String")
+    command(url, view)
+    job.send(0, 2)
+
+    said = " ".join(CliRunner().invoke(app, ["doctor", "-c", str(job.file()), *settings_of(job)]).stdout.split())
+    again = said.partition("land again what Kafka still holds")[2]
+    [reset] = re.findall(r"`chsink state (reset \S+ --table \S+)", again)
+    assert run(job, *reset.split(), "--yes", *settings_of(job)).exit_code == 0
+    [delete] = re.findall(r"DELETE FROM [^;]+", again)
+    command(url, f"{delete} SETTINGS lightweight_deletes_sync = 2")
+    assert (
+        "from the targets of its views, delete all rows of the records that Kafka still holds, older ones too" in again
+    )
+    command(url, f"TRUNCATE TABLE {table}_filled")
+    assert "delete the dead letters of these records with their replay marks (rows of the sink NAME~replay)" in again
+    for sink in (job.name, f"{job.name}~replay"):
+        command(url, f"DELETE FROM {place} WHERE sink = '{sink}' SETTINGS lightweight_deletes_sync = 2")
+    job.lose_checkpoint()
+    job.drain(spark, {"kafka.starting_offsets": "earliest"})
+    command(url, widened)
+    assert dlq(job, "replay", "--yes").exit_code == 0
+
+    assert ids(job) == Counter([*range(12), *range(1000, 1006)])
+    assert len(select(url, f"SELECT id FROM {table}_filled FORMAT TSV").split()) == 18
+
+
+def dlq(job: Job, *words: str) -> Result:
+    return CliRunner().invoke(app, ["dlq", *words, "-c", str(job.file()), *settings_of(job)])
