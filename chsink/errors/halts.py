@@ -487,9 +487,9 @@ MIRROR_RECORDS_GONE = halt(
 MIRROR_EVENTS_DAMAGED = halt(
     "CHS-347",
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
-    "stop the mirror; find the other program that writes to the control topic {topic}, and stop it; then delete this "
-    "control topic (no topic of records), and start again: chsink creates it, and reads again from the source topics "
-    "what was not committed yet",
+    "stop the mirror; find the other program that writes to the control topic {topic}, and stop it; then delete "
+    "{topic}, which holds no records, and start again: chsink creates it, and reads again from the source topics what"
+    " was not committed yet",
 )
 MIRROR_FILES_GONE = halt(
     "CHS-349",

@@ -219,7 +219,7 @@ def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSess
     assert {(p["table"], p["partition"]): [u["range"] for u in p["unjudged"]] for p in left_out} == {
         (first, 0): [], (first, 1): [], (second, 0): [[10, 40]], (second, 1): [[0, 30]],
     }  # fmt: skip
-    says(error, "to land them", *_NEW_CHECKPOINT)
+    says(error, "chsink then lands these offsets", *_NEW_CHECKPOINT)
     job.lose_checkpoint()
     job.drain(spark)
     for table in (first, second):
