@@ -120,6 +120,14 @@ def renew(record: StateRecord, seen: Seen, *, epoch: int, attempt: str) -> State
     return replace(record, epoch=epoch, attempt=attempt, seen=_not_earlier(record, seen), doubt=doubt)
 
 
+def renew_tokens(record: StateRecord, seen: Seen, *, epoch: int, attempt: str) -> StateRecord:
+    """The same for the list of a replay, under tokens that were never sent.  Its nonce stays, because its replay marks
+    name it.  A list is one chunk however large chunks may be, and that size is part of each token.
+    """
+    sent = replace(record.sent, chunk_offsets=record.sent.chunk_offsets + 1)
+    return replace(renew(record, seen, epoch=epoch, attempt=attempt), sent=sent)
+
+
 def with_more(record: StateRecord, *, pipeline: str, mark: Mark | None, epoch: int, attempt: str) -> StateRecord:
     """From now on, records of a range in doubt may become dead letters that no older sender of the range delivered, or
     fill columns of which none sent a value.  ``mark`` is what the table of dead letters holds now, None where they go

@@ -75,6 +75,12 @@ class Cluster:
         """Every replica that is listed: each of them may still be busy with an insert whose sender is gone."""
         return [self.client((url,)) for shard in shards for url in shard.replicas or (shard.url,)]
 
+    def every_server(self, layout: str | None) -> list[ClickHouseClient]:
+        """Every replica of the configured shards, and of those of a stored layout (its JSON)."""
+        urls = {url for endpoint in self.config.clickhouse.endpoints for url in endpoint.urls}
+        urls |= {url for shard in Layout.from_json(layout).shards for url in shard.replicas} if layout else set()
+        return [self.client((url,)) for url in sorted(urls)]
+
     # --- tables -----------------------------------------------------------------------------------------------------
 
     @cached_property

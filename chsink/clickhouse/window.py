@@ -164,8 +164,10 @@ class DedupWindow:
         for server in servers or [shard.client for shard in self.places(key.table, record.sent.layout)]:
             self.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
-    def wait_for_tokens(self, head: str, what: str, server: Queries) -> None:
-        """Wait until the server runs no insert whose token has this prefix.  ``what`` names its records (CHS-710)."""
+    def wait_for_tokens(self, head: str, what: str, server: Queries) -> bool:
+        """Wait until the server runs no insert whose token has this prefix.  ``what`` names its records (CHS-710).
+        Returns whether it ran one.
+        """
         give_up, told = self.clock.steady_ms() + self.insert_s * 1000, False
         while _running(server, head):
             if not told:
@@ -174,6 +176,7 @@ class DedupWindow:
             if self.clock.steady_ms() >= give_up:
                 raise services.STILL_INSERTING(url=server.url, what=what)
             self.clock.sleep(LOOK_AGAIN_S)
+        return told
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

@@ -7,7 +7,7 @@ doubt, or done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +16,7 @@ from chsink import failpoints
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.probe import rows_by_offset
 from chsink.clickhouse.replicas import TWICE
+from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import LetterPlace
 from chsink.dlq.table import offsets_in
@@ -195,8 +196,12 @@ class Replay:
         self._confirm([key])
 
     def _is_landed(self, key: StateKey, record: StateRecord) -> bool:
-        """Whether marks say that all of the list is there; then the others are sent, too."""
+        """Whether marks say that all of the list is there; then the others are sent, too.  They prove nothing of a list
+        that was announced again, of which the table shows that rows are missing: somebody deleted these.
+        """
         if not self.source.has_landed(key, record):
+            return False
+        if record.doubt.probe and self._missing(key, record, self._offsets_there(key, record)):
             return False
         if not self.source.are_marked(key, record):
             self.sender.mark(key, record, None)
@@ -230,14 +235,14 @@ class Replay:
             raise _doubt(key, record, reason)
         return may_have_row
 
-    def _renew(self, key: StateKey, record: StateRecord) -> None:
+    def _renew(self, key: StateKey, record: StateRecord, renew: Callable[..., StateRecord] = writes.renew) -> None:
         """The list's tokens may be forgotten: from now on, look for its rows before sending them."""
         with asking_target():
             self.window.wait_for_inserts(key, record)
             marks = self.window.marks([key.table], record.sent.layout)[key.table]
         now = self.clickhouse.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
-        self.ledger.write({key: writes.renew(record, Seen(now, marks), epoch=epoch, attempt=attempt)})
+        self.ledger.write({key: renew(record, Seen(now, marks), epoch=epoch, attempt=attempt)})
 
     def _mark(self, key: StateKey, record: StateRecord) -> None:
         """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
@@ -267,38 +272,48 @@ class Replay:
 
     def _give_up(self, key: StateKey, record: StateRecord) -> None:
         """None of its rows is there, as a person says: what is chosen next may hold its dead letters again.  Those that
-        have marks are never chosen again, so the rows that are missing of them are sent now.
+        have marks are never chosen again, so the rows that are missing of them are sent now, under new tokens: the
+        table may remember the old ones of rows that somebody deleted.
         """
         there = self._offsets_there(key, record)
-        if self._is_landed(key, record):
-            if self._missing(key, record, there):
-                self._renew(key, record)
-                self._land(key)
-        elif there:
+        if self.source.has_landed(key, record) and self._missing(key, record, there):
+            self._renew(key, record, writes.renew_tokens)
+            self._land(key)
+        elif not self._is_landed(key, record) and there:
             raise halts.REPLAY_ROWS_THERE(rows=sum(there.values()), **self._named(key, record, there))
         self._confirm([key])
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
-        """How many rows each of the list's records has, of those that have any; None if the table does not show it."""
-        target = self.clickhouse.targets.get(key.topic_table)
-        shards = () if target is None else target.shards
-        shown = [s for s in shards if s.table.takes_places]
-        if not shown:
-            return None
+        """How many rows each of the list's records has, of those that have any, once no server inserts the list; None
+        if the table does not show it.  CHS-336 if it does not, and a server was inserting the list: a person who looked
+        earlier may have seen too few.  UnavailableError where a server does not answer.
+        """
         only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.clickhouse.clock, Counter[int]()
         with asking_target():
-            for server in self.clickhouse.servers(shown):
-                self._wait_for_inserts(key, record, server)
+            servers = self.clickhouse.every_server(self.ledger.layout(record.sent.layout))
+            busy = [server.url for server in servers if self._wait_for_inserts(key, record, server)]
+            shards = self._shards(key, record)
+            shown = [shard for shard in shards if shard.table.takes_places]
             for shard in shown:
                 reader, table = shard.reader(clock, copies=TWICE), shard.table.canonical
                 there.update(rows_by_offset(reader, table, key.topic_partition, record.range, only))
-        return dict(there)
+        if busy and (not shown or len(shown) < len(shards)):
+            raise _doubt(key, record, f"{', '.join(busy)} was still inserting their rows when you decided")
+        return dict(there) if shown else None
+
+    def _shards(self, key: StateKey, record: StateRecord) -> list[ShardTable]:
+        """The table on the recorded shards and on the present ones, each once; none where no route leads to it."""
+        if not self.clickhouse.is_routed(key):
+            return []
+        recorded, present = (self.window.shards(key.table, layout) for layout in (record.sent.layout, None))
+        known = {(url, shard.table.at) for shard in recorded for url in shard.replicas}
+        return [*recorded, *(s for s in present if known.isdisjoint((url, s.table.at) for url in s.replicas))]
 
     def _missing(self, key: StateKey, record: StateRecord, there: Mapping[int, int] | None) -> int:
         """How many records of the list have no row, if ``there`` tells: then a row that the table does not show never
         landed, or was removed by somebody.
         """
-        if there is None or not all(s.table.can_probe for s in self.clickhouse.targets[key.topic_table].shards):
+        if there is None or not all(shard.table.can_probe for shard in self._shards(key, record)):
             return 0
         return len(record.doubt.only) - len(there)
 
@@ -309,8 +324,9 @@ class Replay:
         delete = self.clickhouse.targets[key.topic_table].table.deleting(f"{of} AND {offsets}")
         return {"tp": key.topic_partition, "table": key.table, "letters": len(record.doubt.only), "delete": delete}
 
-    def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> None:
-        self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
+    def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> bool:
+        """Whether it was inserting the list."""
+        return self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from tests.mutations.defects import Defect
 ReplayDefect = partial(Defect, of="replays")
 
 TESTS = "tests/unit/replay/test_in_topic.py"
+ROWS = "tests/unit/replay/test_rows_there.py"
 SCENES, CHOICES = "tests/replay_sim/test_cases.py", "tests/unit/replay/test_choose.py"
 
 REPLAY_DEFECTS = (
@@ -125,6 +126,21 @@ REPLAY_DEFECTS = (
         (drop("chsink.replay.run.Replay._mark", "_renew_marks(...)"),),
         test=f"{SCENES}::test_marks_that_somebody_deleted_are_missed",
     ),
+    ReplayDefect(
+        "replay: what lies behind marks is sent again under its old tokens",
+        (argument("chsink.replay.run.Replay._give_up", "_renew", 2, "writes.renew"),),
+        test=f"{SCENES}::test_rows_of_a_list_with_marks_that_a_person_deleted_land_again",
+    ),
+    ReplayDefect(
+        "replay: marks are believed of a list that a person had sent again",
+        (never("chsink.replay.run.Replay._is_landed", "... and _missing(...)"),),
+        test=f"{SCENES}::test_rows_of_a_list_with_marks_that_a_person_deleted_land_again",
+    ),
+    ReplayDefect(
+        "replay: a verdict is believed although a server was still inserting",
+        (never("chsink.replay.run.Replay._offsets_there", "busy and ..."),),
+        test=f"{ROWS}::test_who_decided_while_a_server_inserted_looks_again",
+    ),
     # --- a topic ------------------------------------------------------------------------------------------------------
     ReplayDefect(
         "replay: marks of another table are believed",
@@ -143,7 +159,7 @@ REPLAY_DEFECTS = (
         "replay: marks behind an open transaction are not waited for",
         (argument("chsink.replay.in_topic.InTopic.begin", "held_in", "whole", "False"),),
         "at_most_once",
-        seed=48,
+        seed=233,
     ),
     ReplayDefect(
         "replay: marks that Kafka did not confirm count",

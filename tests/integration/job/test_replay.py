@@ -390,6 +390,39 @@ def test_marks_whose_token_alone_is_remembered(make_kept: Callable[..., Kept], m
     kept.check()
 
 
+@pytest.mark.parametrize("kind", [Kept, pytest.param(KeptInTopic, marks=pytest.mark.soak)])
+def test_rows_that_somebody_deleted_behind_their_marks(
+    make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, kind: type[Kept]
+) -> None:
+    """⚑ Found by an adversary: ClickHouse dropped the rows that --resend sent, and the next replay believed the marks."""
+    kept = make_kept(kind)
+    kept.widen()
+    kept.crash(monkeypatch, "driver.before_after", "partition=0")
+    url, synced = kept.job.shards[0], "SETTINGS lightweight_deletes_sync = 2"
+    command(url, f"DELETE FROM {kept.target} WHERE id IN (1000, 1001) {synced}")
+    with pytest.raises(PreflightError, match="CHS-337.*lacks the rows of 2 of them") as refused:
+        kept.replay(verdict="landed")
+    command(url, f"{statements_of(refused.value, 'DELETE FROM')[0]} {synced}")
+    assert kept.replay(verdict=verdict_of(refused.value, "--resend"))["left"]["bad"] == 2
+    assert kept.job.verdict(rows_of=rows_of).exactly_once
+    assert kept.left() == 2
+
+
+def test_rows_on_a_shard_that_was_removed(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Found by an adversary: verdicts looked at the present shards only, and what they said to do doubled records."""
+    kept = make_kept(shards=2)
+    kept.widen()
+    kept.crash(monkeypatch, "task.after_insert", "partition=0")
+    job = kept.job
+    both, job.shards, job.weights, job.shard_key = job.shards, job.shards[:1], job.weights[:1], []
+    with connected(job.config(kept.keeps)) as kept.services:
+        with pytest.raises(PreflightError, match=f"CHS-337.*holds {BAD} of their rows"):
+            kept.replay("table=no", verdict="resend")
+        assert kept.replay(verdict="landed")["settled"] == BAD
+    job.shards = both
+    assert job.verdict(rows_of=rows_of).exactly_once
+
+
 def verdict_of(said: ChsinkError, option: str) -> ReplayVerdict:
     """What the option of the command that the message names decides."""
     assert words_of(said, option) == ["dlq", "replay", option]

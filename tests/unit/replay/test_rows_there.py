@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
-from chsink.errors import UnavailableError
+from chsink.errors import HaltError, UnavailableError
 from chsink.replay.run import Replay
 from chsink.statemachine.parts import TopicLife, Unsettled
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -25,10 +24,10 @@ URLS = ("http://a", "http://b")
 
 @dataclass
 class Replica:
-    """Runs an insert of the list while ``busy``; all of its log is worked off."""
+    """Runs an insert of the list for as many questions as ``busy``; all of its log is worked off."""
 
     url: str
-    busy: bool = False
+    busy: int = 0
     asked: list[str] = field(default_factory=list)
     all: list[Replica] = field(default_factory=list)
 
@@ -36,10 +35,11 @@ class Replica:
         asked = "running" if "system.processes" in sql else "current" if "system.replicas" in sql else "rows"
         self.asked.append(asked)
         answers: dict[str, list[tuple[Any, ...]]] = {
-            "running": [(int(self.busy),)],
+            "running": [(self.busy,)],
             "current": [(0, 7, 8, 0, 0, 2)],
             "rows": [],
         }
+        self.busy -= asked == "running" and self.busy > 0
         return answers[asked]
 
     def each_replica(self) -> Sequence[Replica]:
@@ -56,27 +56,40 @@ def replicas() -> list[Replica]:
     return made
 
 
-def replay(replicas: list[Replica]) -> Replay:
+def replay(replicas: list[Replica], *, routed: bool = True, shows: bool = True) -> Replay:
     """A replay into one shard of two replicas, of which the first is in use."""
     client: Any = replicas[0]
-    shard, clock = ShardTable(client, table("ReplicatedMergeTree"), URLS), StoppedClock()
+    known = {} if shows else {"columns": ()}
+    shard, clock = ShardTable(client, table("ReplicatedMergeTree", **known), URLS), StoppedClock()
     cluster: Any = SimpleNamespace(
-        targets={KEY.topic_table: SimpleNamespace(shards=[shard])},
-        client=lambda urls: replicas[URLS.index(urls[0])],
+        every_server=lambda _: replicas,
+        is_routed=lambda _: routed,
+        clock=clock,
     )
-    cluster.servers = lambda shards: Cluster.servers(cluster, shards)
-    cluster.clock = clock
+    ledger: Any = SimpleNamespace(layout=lambda _: None)
     unused: Any = None
     window = DedupWindow(lambda *_: [shard], clock, margin_s=30, insert_s=120)
-    return Replay(cluster, unused, unused, unused, unused, window, unused, unused)
+    return Replay(cluster, unused, ledger, unused, unused, window, unused, unused)
 
 
-def test_no_replica_may_still_insert_what_a_person_says_never_landed(replicas: list[Replica]) -> None:
+@pytest.mark.parametrize("routed", [True, False])
+def test_no_replica_may_still_insert_what_a_person_says_never_landed(replicas: list[Replica], *, routed: bool) -> None:
     """⚑ New tokens follow, so nothing else keeps the rows of a killed replay's insert from landing beside the next one's."""
-    replicas[1].busy = True
+    replicas[1].busy = 1000
     with pytest.raises(UnavailableError, match="CHS-710.*http://b"):
-        replay(replicas)._offsets_there(KEY, RECORD)
+        replay(replicas, routed=routed)._offsets_there(KEY, RECORD)
     assert not any("rows" in one.asked for one in replicas), "no row is looked for before that"
+
+
+@pytest.mark.parametrize(("routed", "shows"), [(True, False), (False, True)])
+def test_who_decided_while_a_server_inserted_looks_again(replicas: list[Replica], *, routed: bool, shows: bool) -> None:
+    """⚑ Found by an adversary: the table shows no rows, so nobody waited, and each record had two."""
+    replicas[1].busy = 2
+    with pytest.raises(HaltError, match="CHS-336.*http://b was still inserting"):
+        replay(replicas, routed=routed, shows=shows)._offsets_there(KEY, RECORD)
+    assert replay(replicas, routed=routed, shows=shows)._offsets_there(KEY, RECORD) is None
+    replicas[1].busy = 2
+    assert replay(replicas)._offsets_there(KEY, RECORD) == {}, "that is looked for once the server has ended"
 
 
 def test_rows_that_are_there_are_there_on_two_replicas(replicas: list[Replica]) -> None:
