@@ -69,10 +69,11 @@ def all_findings(services: Services, written: WrittenColumns | None = None) -> I
             "the topic of dead letters", partial(dead_letters_findings, services.kafka, config.dead_letters.topic)
         )
     if clickhouse.complete and records is not None:
-        yield from guarded("the state", lambda: clickhouse.state(records, read_owner(services.store, config.sink.name)))
+        owner = partial(read_owner, services.store, config.sink.name)
+        yield from guarded("the state", lambda: clickhouse.state(records, owner()))
         yield from _changed_columns(services, records)
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
-        yield from clickhouse.emptied(records)
+        yield from guarded("the state", lambda: clickhouse.emptied(records, owner()))
         if kafka_answers:
             chunks = partial(_chunks, services, records)
             yield from guarded("the deduplication windows", lambda: clickhouse.windows(chunks))

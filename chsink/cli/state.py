@@ -290,14 +290,14 @@ def _print_found(found: Sequence[Recovered]) -> None:
 
 
 def _say_doubt(one: Recovered) -> None:
-    from chsink.recovery.accepted import in_words, option_for
+    from chsink.recovery.accepted import REMOVED_SHARDS, in_words, option_for
 
     if one.doubt is not None:
         typer.echo(
             f"- {one.key.topic_partition} {one.doubt.range} will be in doubt for {one.key.table}: nothing explains why "
             f"the offsets {in_words(one.doubt.missing)}, {one.doubt.records} in all, have no row; the next start reads "
             "the range again and inserts what is missing (only if somebody removed these rows on purpose, answer no "
-            f"and add `{option_for(one.key, one.doubt.missing)}` to this command)"
+            f"and add `{option_for(one.key, one.doubt.missing)}` to this command; {REMOVED_SHARDS})"
         )
 
 

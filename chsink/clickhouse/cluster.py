@@ -190,6 +190,13 @@ class Cluster:
         """Every route's layout: fingerprint → JSON."""
         return {layout.fingerprint(): layout.to_json() for layout in map(self.layout, self.config.routes)}
 
+    def placed(self, stored: str) -> str:
+        """A stored layout (JSON), with the present URLs of the shards that have a name: they may have moved since."""
+        urls = {endpoint.name: endpoint.urls for endpoint in self.config.clickhouse.endpoints if endpoint.name}
+        layout = Layout.from_json(stored)
+        shards = tuple(replace(shard, replicas=urls.get(shard.name, shard.replicas)) for shard in layout.shards)
+        return replace(layout, shards=shards).to_json()
+
     def window(self, stored_layout: Callable[[str], str | None] = lambda _: None) -> DedupWindow:
         """What the target tables remember, on the present shards and on those of layouts that records still name.
 
@@ -206,7 +213,7 @@ class Cluster:
             if layout is None or layout in present:
                 return tuple(replace(s, client=retried(s.client)) for s in target.shards)
             recorded = stored_layout(layout)
-            listed = Layout.from_json(recorded).shards if recorded else ()
+            listed = Layout.from_json(self.placed(recorded)).shards if recorded else ()
             name = parse_table(table)
             clients = [(left(shard.replicas), shard) for shard in listed]
             return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import structlog
@@ -142,7 +142,7 @@ class PieceTasks:
         spans = {a.topic_partition: Span(a.range, a.record.sent.chunk_offsets) for a in assignments}
         return PieceTask(
             ReadPlan(dict(planned), spans, ch.max_chunk_bytes),
-            {a.topic_partition: a for a in assignments},
+            {a.topic_partition: replace(a, layout=self.cluster.placed(a.layout)) for a in assignments},
             {a.topic_partition: self.pipelines.decoder(a.key.topic_table, a.record.sent.pipeline) for a in assignments},
             {
                 a.topic_partition: self.pipelines.tables(

@@ -12,6 +12,10 @@ from chsink.statemachine.records import StateKey
 _HOLES = re.compile(r"(.+):([^:]+-\d+):(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
 MOST = 20
 """More ranges than these are named by their first and last offset."""
+REMOVED_SHARDS = (
+    "if shards that still hold rows were removed from clickhouse.endpoints, change nothing and run this command again "
+    "with all shards: `--set 'clickhouse.endpoints=[…]'`"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import ExactReader
 from chsink.kafka.same_records import unlike
 from chsink.notation.sql import quote_string, quote_table
-from chsink.recovery.accepted import Accepted, in_words, option_for, runs_of
+from chsink.recovery.accepted import REMOVED_SHARDS, Accepted, in_words, option_for, runs_of
 from chsink.recovery.explained import I64, NONE, Means, Prepare, Told, explain, first_halting, shards_of
 from chsink.recovery.landed import SLICE, Extent, QueriedTable, extent, have_timestamps, holes, present, timestamps
 from chsink.recovery.landed_rows import also_from, views_of, with_marks
@@ -288,9 +288,10 @@ class PartitionSurvey:
             f"records that Kafka holds have no row, and nothing explains it: offsets {in_words(lost)}, {_count(lost)} "
             f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert exactly what is "
             f"missing: {cut}",
-            f"{self._delete_from(lost[0].start)}; then add `--accept-removed` to this command: the next start inserts "
-            "these records, and all after them; only if a filter of your program leaves out each of these records, "
-            f"{_count(lost)} in all, delete nothing and add `{option_for(self._key, lost)}` instead",
+            f"{REMOVED_SHARDS}; otherwise {self._delete_from(lost[0].start)}; then add `--accept-removed` to this "
+            "command: the next start inserts these records, and all after them; only if a filter of your program "
+            f"leaves out each of these records, {_count(lost)} in all, delete nothing and add "
+            f"`{option_for(self._key, lost)}` instead",
         )
 
     def _cut(self, span: OffsetRange, told: Told, lowest: int) -> tuple[OffsetRange, int] | str:

@@ -20,7 +20,7 @@ from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import open_exact_reader
 from chsink.notation.metadata_columns import PROBE_COLUMNS
 from chsink.ports import Queries, StateStore
-from chsink.recovery.accepted import Accepted
+from chsink.recovery.accepted import REMOVED_SHARDS, Accepted
 from chsink.recovery.explained import Means
 from chsink.recovery.landed import extent, have_timestamps
 from chsink.recovery.landed_rows import views_of, wait_for_any_insert
@@ -43,6 +43,7 @@ def survey(
     catch_up(store, clickhouse.config.sink.name)
     stored = read_records(store, clickhouse.config.sink.name)
     known = {key: record for key, record in stored.items() if record.phase is not Phase.EMPTY}
+    say(f"looking for rows on {', '.join(c.url for c in clickhouse.clients)}; {REMOVED_SHARDS}")
     found: list[Recovered] = []
     refused: list[ChsinkError] = []
     reader = open_exact_reader(clickhouse.config, lambda tp: kafka.log_starts([tp])[tp])

@@ -8,7 +8,7 @@ Rules:
 - The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
   shard's identity counts. The types of the key columns are not part of it: they belong to the table.
 - The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
-  recorded layout. So a layout holds no credentials.
+  recorded layout, a shard with a name at its present replicas. So a layout holds no credentials.
 """
 
 from __future__ import annotations

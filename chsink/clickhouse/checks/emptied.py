@@ -5,7 +5,7 @@ The state does not tell which, and emptying a table is nobody's fault: so this i
 Rules:
 - A shard that held blocks when its newest range was announced, and has no row, lost them all.
 - A range that landed in a table with another identity landed elsewhere: this one may lack its rows.  Where the list of
-  shards has changed, this shows only for one shard, which has one mark, or a second one for the dead letters.
+  shards has changed, this shows only from one shard to another one.
 - A table that has no row of the topic on any shard lost those of a record by which some landed.  Rows say their topic
   where chsink's inserts do; one that names none may be older than the column.  Rows of another sink that read the same
   topic cannot be told from this one's.  Where ``table_by`` may have given a table no row of the topic, any row counts.
@@ -25,6 +25,7 @@ from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.pipeline import digest_of, part_of
 from chsink.notation.sql import quote_identifier, quote_string, quote_table
 from chsink.ports import Clock
+from chsink.sharding import Layout
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.statemachine.table import choice_of
 
@@ -34,9 +35,15 @@ REMOVING = ("CollapsingMergeTree", "SummingMergeTree")
 
 
 def emptied_findings(
-    records: Mapping[StateKey, StateRecord], target: RoutedTable, layout: str, clock: Clock
+    records: Mapping[StateKey, StateRecord],
+    target: RoutedTable,
+    layout: str,
+    stored: Mapping[str, str],
+    clock: Clock,
 ) -> Iterator[Finding]:
-    """``records`` were read before; ``layout`` is the present one, by which marks are the shards' own."""
+    """``records`` were read before; ``layout`` is the present one, by which marks are the shards' own.  ``stored`` has
+    the layouts that records name (fingerprint → JSON).
+    """
     mine = {k: r for k, r in records.items() if k.topic_table == (target.topic, target.name)}
     landed = sum(map(_landed, mine.values()))
     if not landed or any(s.table.ttl.removes_rows or s.table.engine.endswith(REMOVING) for s in target.shards):
@@ -53,8 +60,8 @@ def emptied_findings(
             yield found(Severity.WARNING, preflight.SHARD_IS_EMPTY, table=target.name, url=shard.url)
             return
     here = digest_of([shard.table.identity for shard in target.shards])
-    alone = len(target.shards) == 1
-    told = {k: r for k, r in mine.items() if r.sent.layout == layout or (alone and len(r.seen.marks) <= 2)}
+    alone = [f for f, text in stored.items() if len(target.shards) == len(Layout.from_json(text).shards) == 1]
+    told = {k: r for k, r in mine.items() if r.sent.layout in {layout, *alone}}
     if tps := ", ".join(sorted(str(k.topic_partition) for k, r in told.items() if not _is_of(r, here))):
         yield found(Severity.WARNING, preflight.TABLE_IS_ANOTHER, table=target.name, tps=tps)
         return

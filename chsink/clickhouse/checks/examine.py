@@ -123,11 +123,12 @@ class ClickHouseChecks:
             check = partial(existing_rows_findings, records, target, latest, clock, asked_ms)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
-    def emptied(self, records: StateRecords) -> Iterator[Finding]:
+    def emptied(self, records: StateRecords, owner: Owner | None) -> Iterator[Finding]:
         """Tables without a row in which, by the recorded state, rows landed."""
+        stored = dict(owner.layouts) if owner else {}
         for leads, target in self._targets.items():
             layout = self._cluster.layout(self._cluster.routes[leads]).fingerprint()
-            check = partial(emptied_findings, records, target, layout, self._cluster.clock)
+            check = partial(emptied_findings, records, target, layout, stored, self._cluster.clock)
             yield from guarded(f"rows of {target.topic} in {target.name}", check)
 
     def windows(self, chunks: Callable[[Collection[str]], tuple[int | None, int]]) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from tests.integration.job import test_dead_letters_topic as topic_of_letters
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.integration.job.test_dead_letters import BAD, make_letters
-from tests.support.doubt import forget_state, insert
+from tests.support.doubt import forget_state, insert, run
 from tests.support.job import Job, Row, command, select
 from tests.support.kafka import Record, read_all
 
@@ -211,3 +211,31 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
     job.drain(spark)
     found = select(job.shards[0], f"SELECT id FROM {anew['b']} WHERE id = _kafka_offset ORDER BY id FORMAT TSV")
     assert list(map(int, found.split())) == [21, 25, 33, 50, 52, 53]
+
+
+def test_rows_on_a_shard_that_was_removed(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ nothing said that they are looked for on the configured shards only: the next start inserted them again."""
+    job = make_job(partitions=1, shards=2, shard_key=["id"])
+    job.send(0, 60)
+    job.drain(spark)
+    both, job.shards, job.weights, job.shard_key = job.shards, job.shards[:1], [1], []
+    job.send(0, 20)
+    job.drain(spark)
+    forget_state(job)
+    words = ["recover", "--senders-gone"]
+    asked = run(job, *words, stdin="n\n")
+    said = "if shards that still hold rows were removed from clickhouse.endpoints, change nothing and run this command"
+    [line] = [line for line in asked.stdout.splitlines() if line.startswith("looking for rows")]
+    assert job.shards[0] in line and both[1] not in line and said in line
+    assert asked.output.count(said) == 2, "and where offsets have no row"
+    assert not job.phases()
+
+    all_shards = ["--set", f"clickhouse.endpoints={json.dumps(both)}", "--set", 'clickhouse.shard_key=["id"]']
+    found = run(job, *words, "--yes", *all_shards)
+    assert found.exit_code == 0, found.output
+    assert job.phases() == {0: ("AFTER", 0, 80)}
+
+    job.send(0, 20)
+    job.drain(spark)
+    job.shards, job.weights, job.shard_key = both, [1, 1], ["id"]
+    job.check()

@@ -10,12 +10,15 @@ from itertools import accumulate
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.errors import UnavailableError
 from chsink.notation.sql import quote_table
 from chsink.recovery.landed import Extent, extent
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from tests.integration.exits import commands as halts
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
 from tests.support.doubt import quietly_connected
@@ -117,6 +120,57 @@ def test_the_sharding_changes_while_a_range_is_in_doubt(
     job.check()
     on_its_shard(job, job.topic, "xxHash64(id)", "_kafka_offset < 60")
     on_its_shard(job, job.topic, "sipHash64(text, id)", "_kafka_offset >= 60")
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_named_shard_moves_while_a_range_is_in_doubt(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, restored: bool
+) -> None:
+    """⚑ after another change of the layout, the range was sent to the server that the shard had left.  A table that was
+    restored is the same one.
+    """
+    job = make_job(partitions=1, shards=3, shard_key=["id"])
+    left, stays, now = job.shards
+    table = job.tables[job.topic]
+    if restored:
+        uuid = select(left, f"SELECT uuid FROM system.tables WHERE database || '.' || name = '{table}'").strip()
+        command(now, f"DROP TABLE {table} SYNC")
+        create = select(left, f"SHOW CREATE TABLE {table} FORMAT TSVRaw")
+        command(now, create.replace(table, f"{table} UUID '{uuid}'", 1))
+    job.settings = {"clickhouse.endpoints": f'[{{ url = "{left}", name = "a" }}, {{ url = "{stays}", name = "b" }}]'}
+    job.send(0, 60)
+    failpoints.arm("driver.after_before=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    moved = f'[{{ url = "{now}", name = "a" }}, {{ url = "{stays}", name = "b", weight = 2 }}]'
+    job.settings = {"clickhouse.endpoints": moved}
+    job.send(0, 20)
+    if not restored:
+        halts.follow(
+            job,
+            halts.halted("PIPELINE_CHANGED", job, spark),
+            "--resend",
+            more=("--senders-gone", *halts.settings_of(job)),
+        )
+    job.drain(spark)
+    assert select(left, f"SELECT count() FROM {table}").strip() == "0"
+    job.shards, job.weights = [now, stays], [1, 2]
+    job.check()
+
+
+def test_a_removed_shard_keeps_its_rows(make_job: MakeJob, spark: SparkSession) -> None:
+    """⚑ doctor took the one shard that was left for another table, and asked for copies of rows that are there."""
+    job = make_job(partitions=1, shards=2, shard_key=["id"])
+    job.send(0, 60)
+    job.drain(spark)
+    both, job.shards, job.weights, job.shard_key = job.shards, job.shards[:1], [1], []
+    said = CliRunner().invoke(app, ["doctor", "-c", str(job.file())]).stdout
+    assert "the new one applies to new records only" in said and "landed in another table" not in said
+    job.send(0, 20)
+    job.drain(spark)
+    job.shards, job.weights, job.shard_key = both, [1, 1], ["id"]
+    job.check()
 
 
 def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, spark: SparkSession) -> None:

@@ -16,6 +16,8 @@ from chsink.decode.columns import Column
 from chsink.findings import Severity
 from chsink.formats.pipeline import digest_of
 from chsink.notation.metadata_columns import PROBE_COLUMNS
+from chsink.sharding import Layout
+from chsink.sharding import Shard as Listed
 from chsink.statemachine.parts import Mark, Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -46,12 +48,13 @@ class Shard(OneServer):
 
 
 def findings(
-    *rows: str | None, key: StateKey = KEY, layout: str = "now", **changes: Any
+    *rows: str | None, key: StateKey = KEY, layout: str = "now", before: int = 1, **changes: Any
 ) -> list[tuple[str, Severity, str]]:
     described = table(**{k: changes.pop(k) for k in ("engine", "ttl", "columns") if k in changes})
     shards = tuple(ShardTable(Shard(row, f"http://{n}"), described) for n, row in enumerate(rows))
     record = replace(LANDED, **changes)
-    found = emptied_findings({key: record}, RoutedTable("topic", "db.t", shards), layout, StoppedClock())
+    stored = {"before": Layout(tuple(Listed((f"http://{n}",)) for n in range(before)), "xxHash64", ("id",)).to_json()}
+    found = emptied_findings({key: record}, RoutedTable("topic", "db.t", shards), layout, stored, StoppedClock())
     return [(one.id, one.severity, one.sentence) for one in found]
 
 
@@ -143,9 +146,16 @@ def test_the_newest_range_landed_in_another_table_of_this_name() -> None:
         assert not noticed or "of topic-0 landed in another table named db.t" in found[0][2]
     moved = Sending(layout="before", pipeline=of["there"])
     assert findings("topic", sent=moved)[0][1] is Severity.WARNING
-    assert findings("topic", sent=moved, seen=Seen(1, (HELD, HELD, HELD)))[0][1] is Severity.OK
     assert findings("topic", "topic", sent=moved)[0][1] is Severity.OK
     assert findings("topic", phase=Phase.BEFORE, sent=Sending(layout="now", pipeline=of["there"]))[0][1] is Severity.OK
+
+
+def test_one_shard_of_two_is_left() -> None:
+    """⚑ two shards have two marks, as one shard and a table of dead letters have: their rows are where they landed."""
+    seen = Seen(1, (HELD, HELD))
+    for layout, before, severity in (("before", 2, "OK"), ("before", 1, "WARNING"), ("not stored", 1, "OK")):
+        sent = Sending(layout=layout, pipeline=fingerprint_of("both"))
+        assert findings("topic", sent=sent, seen=seen, before=before)[0][1] is Severity[severity]
 
 
 def fingerprint_of(identity: str) -> str:
