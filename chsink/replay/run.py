@@ -23,7 +23,7 @@ from chsink.dlq.table import offsets_in
 from chsink.dlq.where import Where
 from chsink.driver.halts import Halts
 from chsink.driver.ledger import Ledger, read_records
-from chsink.errors import ChsinkError, HaltError, PreflightError, halts, values
+from chsink.errors import ChsinkError, HaltError, PreflightError, UnavailableError, halts, services, values
 from chsink.notation.sql import quote_string
 from chsink.ports import Queries, StateStore
 from chsink.refusals import asking_target
@@ -245,8 +245,15 @@ class Replay:
         self.ledger.write({key: renew(record, Seen(now, marks), epoch=epoch, attempt=attempt)})
 
     def _mark(self, key: StateKey, record: StateRecord) -> None:
-        """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not."""
-        there = self._offsets_there(key, record)
+        """All rows of the list are there, as a person says: CHS-337 where the table shows that some are not.  The
+        person's word holds where a server of the list is gone.
+        """
+        try:
+            there = self._offsets_there(key, record)
+        except UnavailableError as error:
+            if error.name != services.TARGET_UNANSWERED.name:
+                raise
+            there = None
         if missing := self._missing(key, record, there):
             raise halts.REPLAY_ROWS_MISSING(missing=missing, **self._named(key, record, there))
         with asking_target():

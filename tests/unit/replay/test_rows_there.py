@@ -12,6 +12,7 @@ import pytest
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import DedupWindow
 from chsink.errors import HaltError, UnavailableError
+from chsink.ports import Unreachable
 from chsink.replay.run import Replay
 from chsink.statemachine.parts import TopicLife, Unsettled
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -30,8 +31,11 @@ class Replica:
     busy: int = 0
     asked: list[str] = field(default_factory=list)
     all: list[Replica] = field(default_factory=list)
+    gone: bool = False
 
     def query(self, sql: str, _parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        if self.gone:
+            raise Unreachable(self.url)
         asked = "running" if "system.processes" in sql else "current" if "system.replicas" in sql else "rows"
         self.asked.append(asked)
         answers: dict[str, list[tuple[Any, ...]]] = {
@@ -90,6 +94,21 @@ def test_who_decided_while_a_server_inserted_looks_again(replicas: list[Replica]
     assert replay(replicas, routed=routed, shows=shows)._offsets_there(KEY, RECORD) is None
     replicas[1].busy = 2
     assert replay(replicas)._offsets_there(KEY, RECORD) == {}, "that is looked for once the server has ended"
+
+
+def test_a_list_can_be_called_landed_when_one_of_its_servers_is_gone(
+    replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shard was removed, and its server switched off: no verdict would ever settle it.  The others ask for it."""
+    confirmed: list[StateKey] = []
+    monkeypatch.setattr(Replay, "_confirm", lambda _, keys: confirmed.extend(keys))
+    made = replay(replicas)
+    made.sender, made.ledger.records = SimpleNamespace(mark=lambda *_: None), {KEY: RECORD}  # type: ignore[assignment]
+    replicas[1].gone = True
+    with pytest.raises(UnavailableError, match="CHS-709.*http://b"):
+        made._offsets_there(KEY, RECORD)
+    made._mark(KEY, RECORD)
+    assert confirmed == [KEY]
 
 
 def test_rows_that_are_there_are_there_on_two_replicas(replicas: list[Replica]) -> None:
