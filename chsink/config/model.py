@@ -428,7 +428,8 @@ def _error_of(details: ErrorDetails, path: str, tag: str) -> ChsinkError:
         return _unknown_key(path, tag)
     if kind in ("literal_error", "union_tag_invalid"):
         given = details["input"] if kind == "literal_error" else context["tag"]
-        return _not_allowed(given, schema().keys[path].choices)
+        known = schema().keys.get(path)  # none of a key that the user names, in a table such as format.epoch
+        return _not_allowed(given, known.choices if known else tuple(re.findall(r"'([^']+)'", context["expected"])))
     reason = _WRONG_TYPES.get(kind) or details["msg"].replace("Input should", "it must", 1)
     if path in schema().keys and path in schema().unions:
         reason = "it must be a string or a table"

@@ -4,7 +4,8 @@ Rules, for the values of all given records:
 
 - nulls are ignored: a field with only nulls, or with only empty arrays, has no type yet;
 - booleans: ``Nullable(Bool)``; whole numbers: ``Nullable(Int64)``, or ``Nullable(Int256)`` where one needs it;
-- numbers of which some have a fraction or an exponent: ``Nullable(Float64)``;
+- numbers of which some have a fraction or an exponent: ``Nullable(Float64)``, if it holds the whole ones exactly, and
+  those from 2⁵³ on that have no exponent; ``Nullable(String)`` otherwise;
 - arrays: ``Array`` of their elements' type by these rules, with the DEFAULT ``[]``;
 - text, objects, values of several kinds, and numbers beyond ``Int256``: ``Nullable(String)``, which keeps any value as
   written.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -29,6 +31,8 @@ from chsink.decode.values import MisfitError
 
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EXACT: Final = 1 << 53
+"""A Float64 holds every whole number up to this one."""
 _INT64: Final = 1 << 63
 _INT256: Final = 1 << 255
 _WIDEST: Final = 256
@@ -98,9 +102,9 @@ class Kinds:
 
 _TYPES: Final = (
     ({"bool"}, "Nullable(Bool)"),
-    ({"int"}, "Nullable(Int64)"),
-    ({"int", "large"}, "Nullable(Int256)"),
-    ({"int", "large", "float"}, "Nullable(Float64)"),
+    ({"int", "long"}, "Nullable(Int64)"),
+    ({"int", "long", "large"}, "Nullable(Int256)"),
+    ({"int", "float"}, "Nullable(Float64)"),
     ({"date"}, "Nullable(Date32)"),
     ({"time 3"}, "Nullable(DateTime64(3, 'UTC'))"),
     ({"time 3", "time 6"}, "Nullable(DateTime64(6, 'UTC'))"),
@@ -121,13 +125,23 @@ def _kind(raw: bytes, *, times: bool) -> str:
         case b"[":
             return "array"
     if any(mark in raw for mark in b".eE"):
-        return "float"
-    if len(raw) < 19:
+        return "text" if len(raw) > 16 and _loses_digits(raw) else "float"
+    if len(raw) < 16:
         return "int"
     if len(raw) > 78:
         return "text"
     value = int(raw)
-    return "int" if -_INT64 <= value < _INT64 else "large" if -_INT256 <= value < _INT256 else "text"
+    if -_INT64 <= value < _INT64:
+        return "int" if -_EXACT <= value <= _EXACT else "long"
+    return "large" if -_INT256 <= value < _INT256 else "text"
+
+
+def _loses_digits(raw: bytes) -> bool:
+    """Whether a Float64 would round digits before the point.  With an exponent, nobody expects all of them."""
+    if b"e" in raw or b"E" in raw:
+        return False
+    number = Decimal(raw.decode("ascii"))
+    return abs(number) > _EXACT and number != Decimal(float(raw))
 
 
 def _text_kind(raw: bytes) -> str:
@@ -156,7 +170,7 @@ def widest_number(one: str, other: str) -> str | None:
     kinds = {(found[1], int(found[2])) for found in numbers if found}
     names, bits = {name for name, _ in kinds}, max(bits for _, bits in kinds)
     if "Float" in names:
-        return f"Nullable(Float{bits})" if names == {"Float"} else "Nullable(Float64)"
+        return None if bits > 64 else f"Nullable(Float{bits})" if names == {"Float"} else "Nullable(Float64)"
     if names == {"Int", "UInt"}:
         bits = max(size * 2 if name == "UInt" else size for name, size in kinds)
     return None if bits > _WIDEST else f"Nullable({'UInt' if names == {'UInt'} else 'Int'}{bits})"

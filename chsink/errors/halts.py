@@ -45,9 +45,10 @@ PLAN_BEYOND_LOG = halt(
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you changed sink.name, [state] or the route's table, change it back; if the state was lost, restore it from a"
-    " backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed the "
-    "table in ClickHouse, "
+    "if you changed sink.name, [state] or the route's table, change it back; if another job has this sink.name, give "
+    "this job a sink.name and a sink.checkpoint of its own; if the state was lost, restore it from a backup that was "
+    "made after the last batch; if it was lost and there is no such backup, or if you renamed the table in "
+    "ClickHouse, "
     + RECOVER
     + "`; if none of this happened, and there are no rows and dead letters of this partition, or you have reset it and "
     "deleted them, or the route is new or had been removed for a time, " + FROM_EARLIEST,

@@ -45,6 +45,7 @@ _DIGITS: Final = 38
 _OF_JSON: Final[dict[str, type[IcebergType]]] = {
     "bool": BooleanType,
     "int": LongType,
+    "long": LongType,
     "float": DoubleType,
     "date": DateType,
     "time 3": TimestamptzType,
@@ -89,6 +90,8 @@ class IcebergTypes:
     def of_json(self, kinds: Kinds, field: str = "") -> IcebergType | None:
         """Of each kind of value its type, and the type that holds them all."""
         del field
+        if {"long", "float"} <= kinds.seen:  # a double would round the long ones
+            return StringType()
         found = [self.of_kind(kind, kinds) for kind in sorted(kinds.seen)]
         known = [kind for kind in found if kind is not None]
         if len(known) < len(found):  # empty arrays or objects: text, if there are other kinds

@@ -227,6 +227,14 @@ def test_no_table(bench: Bench) -> None:
     assert bench.doctor().errors == {"CHS-202"}
 
 
+def test_a_column_that_only_the_format_names(bench: Bench) -> None:
+    """⚡ Only the start said so, after Spark had begun."""
+    bench.make_table()
+    fields = '{ type = "json", fields = { amont = "$.price" } }'
+    report = bench.doctor(f'route=[{{ topic = "{bench.topic}", table = "t", format = {fields} }}]')
+    assert report.errors == {"CHS-212"}
+
+
 def test_a_table_that_does_not_deduplicate(bench: Bench) -> None:
     bench.make_table(engine="ENGINE = MergeTree ORDER BY id")
     report = bench.doctor()

@@ -89,6 +89,9 @@ class ClickHouseChecks:
         """Each route's table on every shard."""
         for leads, route in self._cluster.routes.items():
             yield from self._target(leads, route)
+        if self._targets.keys() == self._cluster.routes.keys():
+            for leads in sorted(self._targets.keys() - self._written.keys()):
+                yield from self._filled(leads)
         if self._config.keeps_dead_letters and self._config.dead_letters_table is not None:
             yield from guarded("the table of dead letters", self._letters)
         for client, endpoint in zip(self._cluster.clients, self._config.clickhouse.endpoints, strict=True):
@@ -175,6 +178,14 @@ class ClickHouseChecks:
             self._heard.add(client.url)
             said += guarded(client.url, lambda: rights.system_grant_findings(client, self._config))
         return said
+
+    def _filled(self, leads: TopicTable) -> Iterator[Finding]:
+        """Columns that the options of the route's format name and the table lacks, or requires and no record fills."""
+        try:
+            decoder(self._cluster, leads, Untouched(self._config.kafka.isolation_level))
+        except ChsinkError as raised:
+            if raised.id in {preflight.FORMAT_COLUMN_UNKNOWN.id, preflight.FORMAT_COLUMN_REQUIRED.id}:
+                yield of_error(raised)
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:
         try:

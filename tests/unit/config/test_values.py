@@ -286,6 +286,12 @@ def test_nothing_can_be_changed_later(build: Build) -> None:
         ),
         ('{ type = "raw", colum = "v" }', "route[0].format.colum", "CHS-102", "there is no such key"),
         ('{ type = "raw", column = 3 }', "route[0].format.column", "CHS-104", "it must be a string"),
+        (
+            '{ type = "json", epoch = { at = "milis" } }',
+            "route[0].format.epoch.at",
+            "CHS-104",
+            "'milis' is not allowed",
+        ),
     ],
 )
 def test_a_format_and_its_options_are_checked(problems: Problems, text: str, key: str, id: str, sentence: str) -> None:

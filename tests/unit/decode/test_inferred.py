@@ -24,6 +24,12 @@ INT, FLOAT, TEXT = "Nullable(Int64)", "Nullable(Float64)", "Nullable(String)"
         ("9223372036854775808 1", "Nullable(Int256)"),
         ("1" + "0" * 77, TEXT),
         ("1 1.5", FLOAT),
+        ("9007199254740992 -9007199254740992 1.5", FLOAT),
+        ("9007199254740993 1.5", TEXT),
+        ("9223372036854775808 1.5", TEXT),
+        ("9007199254740993.0", TEXT),
+        ("12345678901234567.89 1", TEXT),
+        ("9007199254740992.0 12345678901234567e1 0.12345678901234567891", FLOAT),
         ("1e3", FLOAT),
         ('"x" null', TEXT),
         ('{"a":1}', TEXT),
@@ -105,6 +111,7 @@ def test_a_time_beside_another_kind_is_text() -> None:
         ("Nullable(UInt256)", INT, TEXT),
         ("Nullable(Int16)", "Nullable(Float32)", FLOAT),
         ("Nullable(Float32)", "Nullable(Float64)", FLOAT),
+        ("Nullable(Int256)", FLOAT, TEXT),
     ],
 )
 def test_a_column_for_the_values_of_two_tasks(one: str, other: str, both: str) -> None:
