@@ -32,6 +32,9 @@ from tests.support.told import option_of, says, setting_of, statements_of
 
 pytestmark = pytest.mark.slow
 _NEW_CHECKPOINT = ("start with a new checkpoint (set sink.checkpoint to a new folder)",)
+_RESUME = (
+    "(set sink.checkpoint to a new folder; if the sink has landed nothing at all yet, also set kafka.starting_offsets"
+)
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
     edit(job, start=0, end=10)
     command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE _kafka_offset > 9")
     replan(job, {"0": 40})
-    says(halted("PLAN_BEYOND_LOG", job, spark), *_NEW_CHECKPOINT)
+    says(halted("PLAN_BEYOND_LOG", job, spark), _RESUME)
     job.lose_checkpoint()
     edit(job, life={"nonce": "of-another-life"})
     job.drain(spark)
@@ -173,7 +176,7 @@ def test_the_source_misses_offsets(make_job: MakeJob, spark: SparkSession, servi
     services.kafka.create_topic(job.topic, 1)
     job.sent.clear()
     job.send(0, 5)
-    says(halted("SOURCE_MISSES_OFFSETS", job, spark), *_NEW_CHECKPOINT)
+    says(halted("SOURCE_MISSES_OFFSETS", job, spark), _RESUME)
     job.lose_checkpoint()
     job.drain(spark)
     assert sorted(o for _, o, *_ in (Counter(job.landed()) - before).elements()) == list(range(5))
