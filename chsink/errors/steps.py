@@ -27,7 +27,7 @@ COPY_ELSEWHERE: Final = (
     "name, and restore the state from a backup that was made before the copy first ran (a new checkpoint would land "
     "all records again); "
 )
-DELETE_AND_AGAIN: Final = "if it names rows to delete, delete them and run it again"
+DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
 REPLAY_MARKS: Final = "their replay marks (rows of the sink NAME~replay)"
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
