@@ -184,10 +184,10 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job:
     job = make_job(partitions=1, columns="id UInt8, text String")
     place, job.settings = make_letters(job)
     table, url = job.tables[job.topic], job.shards[0]
-    window = "SETTINGS non_replicated_deduplication_window = 1000"
-    command(url, f"CREATE TABLE {table}_filled (id UInt64, text String) ENGINE = MergeTree ORDER BY id {window}")
+    filled = "(id UInt64, text String) ENGINE = MergeTree ORDER BY id SETTINGS"
+    job.create(f"CREATE TABLE {table}_filled {filled} non_replicated_deduplication_window = 1000")
     view = f"CREATE MATERIALIZED VIEW {table}_view TO {table}_filled AS SELECT id, text FROM {table}"
-    command(url, view)
+    job.everywhere(view)
     job.send(0, 10)
     job.send_values(0, [{"id": 1000 + n, "text": "x"} for n in range(6)])
     job.drain(spark)
@@ -197,7 +197,7 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job:
     job.everywhere(f"DROP TABLE {table}_view SYNC")
     job.everywhere(f"DROP TABLE {table} SYNC")
     job.make_table(job.topic, columns="id UInt8, text String")
-    command(url, view)
+    job.everywhere(view)
     job.send(0, 2)
 
     said = " ".join(CliRunner().invoke(app, ["doctor", "-c", str(job.file()), *settings_of(job)]).stdout.split())
