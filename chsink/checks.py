@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def all_findings(services: Services, written: WrittenColumns | None = None) -> I
             "the topic of dead letters", partial(dead_letters_findings, services.kafka, config.dead_letters.topic)
         )
     if clickhouse.complete and records is not None:
-        owner = partial(read_owner, services.store, config.sink.name)
+        owner = cache(partial(read_owner, services.store, config.sink.name))
         yield from guarded("the state", lambda: clickhouse.state(records, owner()))
         yield from _changed_columns(services, records)
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
