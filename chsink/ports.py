@@ -81,7 +81,12 @@ class StateStore(Protocol):
         """
 
     def load(self, sink: str) -> dict[str, StoredRow]:
-        """All rows of the sink, at least as new as every write applied before the call."""
+        """All rows of the sink.  They may be older than the call: a swap that was made from such a row is refused."""
+
+    def catch_up(self, row: StoredRow) -> None:
+        """What this store loads afterwards is at least as new as every write applied before the call.  ``row`` is one
+        that was loaded; it stays as it is.  Raises StoreUnavailable if the store may still be behind.
+        """
 
     def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create rows, none of which may exist yet.  One statement creates all of its rows or none; more rows than fit

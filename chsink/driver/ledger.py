@@ -11,7 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -309,13 +310,10 @@ def read_sink(store: StateStore, sink: str) -> tuple[Owner | None, dict[StateKey
 
 
 def catch_up(store: StateStore, sink: str) -> None:
-    """What is read next is as new as this: nobody is to delete the rows of a range that has landed since.
-
-    A replica of the Keeper that lags answers a write only when it knows what came before.  This row is there already,
-    so nothing is written.
-    """
+    """What is read next is as new as this: nobody is to delete the rows of a range that has landed since."""
     if row := _load_rows(store, sink).get(sink):
-        store.create([row])
+        with _unread(store, sink):
+            store.catch_up(row)
 
 
 def read_records(store: StateStore, sink: str) -> dict[StateKey, StateRecord]:
@@ -337,8 +335,14 @@ def _owner_of(rows: Mapping[str, StoredRow], sink: str) -> Owner | None:
 
 
 def _load_rows(store: StateStore, sink: str) -> dict[str, StoredRow]:
-    try:
+    with _unread(store, sink):
         return store.load(sink)
+
+
+@contextmanager
+def _unread(store: StateStore, sink: str) -> Iterator[None]:
+    try:
+        yield
     except StoreUnavailable as error:
         raise services.STATE_NOT_READ(sink=sink, store=store.name, error=error) from error
 

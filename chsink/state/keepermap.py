@@ -10,13 +10,15 @@ Rules (measured; docs/adr/0002-keepermap-statements.md has the experiments):
   twice reports a conflict.  A write is applied when every key was read back with our attempt.
 - A late or repeated copy of a write can match nothing: its expected attempts are gone.
 - A read may come from a Keeper follower that lags behind.  The Keeper's leader checks every write, so acting on an old
-  row is refused, never silently wrong.
+  row is refused, never silently wrong.  A follower passes on the leader's answer only when it knows what came before:
+  once it has refused to create a row that is there, it has caught up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from chsink.errors import preflight
 from chsink.fields import GivenTable, NodePath, Url
@@ -27,6 +29,10 @@ from chsink.ports import ResultRow, ServerRefused, SqlClient, StoredRow, StoreUn
 from chsink.state import sql_files
 from chsink.state.groups import utf8, write_in_groups
 from chsink.state.settings import ClickHouseAccess, StoreSettings
+
+_EXISTS: Final = "(Node exists)"
+"""What the Keeper says of a row that is there already."""
+_RETRIED: Final = MappingProxyType({"insert_keeper_max_retries": 3, "keeper_max_retries": 3})
 
 
 class KeeperMap(StoreSettings):
@@ -108,6 +114,16 @@ class KeeperMapStore:
         rows = self._read(f"SELECT key, attempt, body FROM {self.table} WHERE {mine}")
         return {key: StoredRow(key, attempt, body) for key, attempt, body in rows}
 
+    def catch_up(self, row: StoredRow) -> None:
+        """Try to create the row again.  Nothing is wrong with a retry: the answer is the same."""
+        try:
+            self.client.command(self._insert([row]), {**self._pinned, **_RETRIED})
+        except ServerRefused as error:
+            if _EXISTS not in error.message:
+                raise self._not_read(error) from error
+        except Unanswered as error:
+            raise StoreUnavailable(str(error)) from error
+
     def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create rows that must not exist."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"
@@ -124,12 +140,14 @@ class KeeperMapStore:
     # --- one statement --------------------------------------------------------------------------------------------
 
     def _create(self, rows: Sequence[StoredRow]) -> bool:
+        return self._write(self._insert(rows), rows)
+
+    def _insert(self, rows: Sequence[StoredRow]) -> str:
         made = ",".join(f"({quote_strings([r.key, r.attempt, r.body])})" for r in rows)
-        sql = (
+        return (
             f"INSERT INTO {self.table} (key, attempt, body) "
             f"SELECT made.1, made.2, made.3 FROM (SELECT arrayJoin([{made}]) AS made)"
         )
-        return self._write(sql, rows)
 
     def _swap(self, swaps: Sequence[Swap]) -> bool:
         keys = quote_strings([s.row.key for s in swaps])
@@ -167,11 +185,14 @@ class KeeperMapStore:
         try:
             return self.client.query(f"{sql} {self._reading}")
         except ServerRefused as error:
-            if error.code == codes.ACCESS_DENIED:
-                raise self._unusable("read", error) from error
-            raise StoreUnavailable(f"code {error.code}, {server_sentence(error)}") from error
+            raise self._not_read(error) from error
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
+
+    def _not_read(self, error: ServerRefused) -> Exception:
+        if error.code == codes.ACCESS_DENIED:
+            return self._unusable("read", error)
+        return StoreUnavailable(f"code {error.code}, {server_sentence(error)}")
 
     # --- the table ------------------------------------------------------------------------------------------------
 

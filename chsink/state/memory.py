@@ -44,6 +44,9 @@ class MemoryStore:
         with self._lock:
             return {k: r for k, r in self._rows.items() if k == sink or k.startswith(f"{sink}/")}
 
+    def catch_up(self, row: StoredRow) -> None:
+        """Nothing lags."""
+
     def create(self, rows: Sequence[StoredRow]) -> bool:
         """Create all rows, or none if one exists."""
         assert len({r.key for r in rows}) == len(rows), "keys are unique"

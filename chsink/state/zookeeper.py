@@ -112,6 +112,9 @@ class ZooKeeperStore:
         deadline = self._deadline()
         return self._until(deadline, lambda: self._load(sink, deadline))
 
+    def catch_up(self, row: StoredRow) -> None:
+        """Nothing to do: every read follows a ``sync``."""
+
     def open_nodes(self, sink: str) -> Iterator[Finding]:
         """Whether somebody without a login may change the root or the sink's rows."""
         deadline = self._deadline()

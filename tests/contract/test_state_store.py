@@ -32,6 +32,15 @@ def test_create_refuses_all_when_one_exists(bench: Bench) -> None:
     assert stored(bench.store) == rows(3, "a1")[1:2]
 
 
+def test_catching_up_changes_nothing(bench: Bench) -> None:
+    old = rows(3, "a1")
+    bench.store.create(old)
+    bench.other.swap(swaps(old[:1], "a2"))
+    now = stored(bench.other)
+    bench.store.catch_up(old[0])
+    assert stored(bench.store) == now
+
+
 def test_swap_replaces_all_rows(bench: Bench) -> None:
     old = rows(5, "a1")
     bench.store.create(old)

@@ -43,6 +43,20 @@ def test_an_applied_write_whose_answer_was_lost_is_found_applied(bench: Bench) -
 
 
 @pytest.mark.parametrize("bench", ["keepermap"], indirect=True)
+def test_a_keepermap_that_may_be_behind_says_so(bench: Bench) -> None:
+    """⚑ Without the answer, what is read next may be a state that is over."""
+    assert bench.faulty is not None
+    old = rows(3, "a1", MARKER)
+    bench.store.create(old)
+    bench.lose_answer()
+    with pytest.raises(StoreUnavailable):
+        bench.faulty.catch_up(old[0])
+    assert bench.fired() == 1
+    bench.faulty.catch_up(old[0])
+    assert stored(bench.store) == old
+
+
+@pytest.mark.parametrize("bench", ["keepermap"], indirect=True)
 def test_a_keepermap_write_that_never_arrived_is_unknown(bench: Bench, request: pytest.FixtureRequest) -> None:
     assert isinstance(bench.store, KeeperMapStore)
     server = request.getfixturevalue("clickhouse")[0]
@@ -134,6 +148,8 @@ def test_a_keepermap_without_its_keeper_is_unavailable(tmp_path: Path, zookeeper
             assert store.create(rows(3, "a1"))
         with pytest.raises(StoreUnavailable):
             store.load("sink")
+        with pytest.raises(StoreUnavailable):
+            store.catch_up(rows(1, "a1")[0])
         assert not store.swap(swaps(rows(3, "a1"), "a2"))
         with pytest.raises(StoreUnavailable):
             store.prepare()

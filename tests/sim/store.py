@@ -1,9 +1,7 @@
 """Simulated state store: compare-and-set that is applied without an answer, late, twice, or in parts.
 
-The store keeps the port's promise: a load is at least as new as every write applied before it.  A load is not a
-snapshot: rows are read one by one.  A lost session gives no answers for a while.  A store that *lags* breaks the
-promise: a load may return an earlier state, like a replica of the Keeper that is behind.  Rows that exist already are
-refused by the Keeper's leader: after that answer, the replica of this process is no longer behind it.
+A load is not a snapshot: rows are read one by one.  A lost session gives no answers for a while.  A load from a store
+that *lags* may return an earlier state, like a replica of the Keeper that is behind, unless the client has caught up.
 """
 
 from __future__ import annotations
@@ -109,15 +107,16 @@ class StoreClient:
         self.hub.counts["outcome load answered"] += 1
         return found
 
+    def catch_up(self, row: StoredRow) -> None:
+        """See :class:`chsink.ports.StateStore`."""
+        self.hub.pause()
+        if self._down("store catch up") or self.hub.fault("store catch up lost", 0.02):
+            raise StoreUnavailable("no answer")
+        self._caught_up_at = self.hub.now
+
     def create(self, rows: Sequence[StoredRow]) -> bool:
         """See :class:`chsink.ports.StateStore`."""
-        return self._grouped("create", rows, self._apply_create)
-
-    def _apply_create(self, rows: Sequence[StoredRow]) -> Outcome:
-        outcome = self.store.apply_create(rows)
-        if outcome is Outcome.REFUSED:
-            self._caught_up_at = self.hub.now
-        return outcome
+        return self._grouped("create", rows, self.store.apply_create)
 
     def swap(self, swaps: Sequence[Swap]) -> bool:
         """See :class:`chsink.ports.StateStore`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from chsink.driver.ledger import Ledger, parse_key, read_sink
+from chsink.driver.ledger import Ledger, catch_up, parse_key, read_sink
 from chsink.errors import FencedError, HaltError, UnavailableError
 from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.statemachine import owner as owners
@@ -56,6 +56,7 @@ class Store:
     script: deque[str] = field(default_factory=deque)
     under_way: list[Callable[[], bool]] = field(default_factory=list)
     down_reads: int = 0
+    behind: bool = False
     before_load: deque[Callable[[], None]] = field(default_factory=deque)
     writes: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     loads: int = 0
@@ -71,6 +72,11 @@ class Store:
             self.down_reads -= 1
             raise StoreUnavailable("no session")
         return {k: r for k, r in self.rows.items() if k == sink or k.startswith(sink + "/")}
+
+    def catch_up(self, row: StoredRow) -> None:
+        assert self.rows[row.key] == row
+        if self.behind:
+            raise StoreUnavailable("no answer")
 
     def create(self, rows: Sequence[StoredRow]) -> bool:
         self.writes.append(("create", tuple(r.attempt for r in rows)))
@@ -149,6 +155,17 @@ def test_owner_and_records_are_of_one_load() -> None:
     loads = store.loads
     assert read_sink(store, "sink") == (one.owner, one.records)
     assert store.loads == loads + 1
+
+
+def test_a_state_that_may_be_over_is_not_read() -> None:
+    """⚑ A command would name rows to delete of a range that has landed since."""
+    store = Store(behind=True)
+    catch_up(store, "sink")
+    claimed(store)
+    with pytest.raises(UnavailableError, match="CHS-701.*no answer"):
+        catch_up(store, "sink")
+    store.behind = False
+    catch_up(store, "sink")
 
 
 # --- claiming ------------------------------------------------------------------------------------------------------

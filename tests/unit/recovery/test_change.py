@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -60,7 +60,7 @@ def store(cluster: Cluster) -> MemoryStore:
 
 
 class Lagging(MemoryStore):
-    """A replica of the Keeper that shows an earlier state until it has to answer a write."""
+    """A replica of the Keeper that shows an earlier state until it has to catch up."""
 
     def __init__(self, rows: dict[str, StoredRow], past: dict[str, StoredRow]) -> None:
         super().__init__()
@@ -69,9 +69,8 @@ class Lagging(MemoryStore):
     def load(self, sink: str) -> dict[str, StoredRow]:
         return dict(self.past) or super().load(sink)
 
-    def create(self, rows: Sequence[StoredRow]) -> bool:
+    def catch_up(self, row: StoredRow) -> None:
         self.past = {}
-        return super().create(rows)
 
 
 def test_nothing_is_decided_by_a_state_that_is_over(cluster: Cluster, store: MemoryStore) -> None:
