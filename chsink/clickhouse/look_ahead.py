@@ -6,8 +6,7 @@ whose chunks each bring a new field would start over for each of them.
 Rules:
 - After the first chunk that lacks a column, nothing more of the range is sent: the chunks behind it are only looked at.
 - What they lack is reported with it, as far as the table has room.
-- A chunk behind it that cannot be looked at ends the look: when the batch comes again, it says so itself.  So does one
-  whose fractions would make a float of a column for whole numbers, which the nearest float need not be.
+- A chunk behind it that cannot be looked at ends the look: when the batch comes again, it says so itself.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class LookAhead:
         except ChsinkError as error:
             [columns] = missing_columns(missing, error).values()
             parts = [kinds for one in (missing, error) for kinds in missing_columns(one).values()]
-            inexact = any("Int" in kind and "Float" in columns[name] for kinds in parts for name, kind in kinds.items())
-            self._ended = len(parts) < 2 or len(columns) > self.room or inexact
+            self._ended = len(parts) < 2 or len(columns) > self.room
             if not self._ended:
                 self._missing = preflight.COLUMNS_MISSING(**{**missing.params, "columns": json.dumps(columns)})
 

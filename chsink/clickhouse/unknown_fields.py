@@ -24,6 +24,7 @@ from chsink.clickhouse.shards import RoutedTable
 from chsink.decode.columns import Column
 from chsink.decode.inferred import wider
 from chsink.errors import ChsinkError, preflight
+from chsink.formats.column_types import ALTERNATIVES
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import FormatSettings
 from chsink.notation.metadata_columns import LONGEST_NAME, is_column_name
@@ -53,7 +54,7 @@ class FieldWatch:
 
     @cached_property
     def _offered(self) -> Offered[str] | None:
-        return offered_by(self.format)
+        return offered_by(self.format, ALTERNATIVES)
 
     def counts(self, records: pa.RecordBatch) -> dict[str, int]:
         """Fields without a column, with how many of these records, a sample of a chunk's, have them.  A name may be as
@@ -92,7 +93,7 @@ class FieldWatch:
 
 
 def missing_columns(*errors: ChsinkError) -> dict[str, dict[str, str]]:
-    """By table: the columns that tasks reported as missing, each with its types."""
+    """By table: the columns that tasks reported as missing, each with the types that hold its values."""
     found: dict[str, dict[str, str]] = {}
     for one in chain.from_iterable(error.parts or (error,) for error in errors):
         if one.name == preflight.COLUMNS_MISSING.name:

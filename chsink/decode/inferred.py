@@ -40,9 +40,14 @@ _MOMENT: Final = re.compile(rb'"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(?:\.(\d{1,9})
 _DATES: Final = DateCodec("Date32", DATE32_DAYS)
 _NANOS: Final = InstantCodec(9, "UTC")
 _NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
+_WIDE_INT: Final = re.compile(r"Nullable\(U?Int(?!8\b|16|32)\d+\)")
+"""Whole numbers of more than 32 bits."""
 DEEPEST: Final = 8
 """Arrays and objects nested deeper than this are kept as text."""
 TEXT: Final = "Nullable(String)"
+OR: Final = " or "
+_INT: Final = "Nullable(Int64)"
+_FLOAT: Final = "Nullable(Float64)"
 
 
 @dataclass(slots=True)
@@ -88,6 +93,12 @@ class Kinds:
         found = self._type()
         return f"{found} DEFAULT []" if found is not None and found.startswith("Array") else found
 
+    def types(self) -> str | None:
+        """All types of a column for which there is a reason, the narrowest first: whole numbers that fit a float, too,
+        may be beside fractions among values that others have seen.
+        """
+        return f"{_INT}{OR}{_FLOAT}" if self.seen == {"int"} else self.column()
+
     def _type(self) -> str | None:
         if not self.seen:
             return None
@@ -102,9 +113,9 @@ class Kinds:
 
 _TYPES: Final = (
     ({"bool"}, "Nullable(Bool)"),
-    ({"int", "long"}, "Nullable(Int64)"),
+    ({"int", "long"}, _INT),
     ({"int", "long", "large"}, "Nullable(Int256)"),
-    ({"int", "float"}, "Nullable(Float64)"),
+    ({"int", "float"}, _FLOAT),
     ({"date"}, "Nullable(Date32)"),
     ({"time 3"}, "Nullable(DateTime64(3, 'UTC'))"),
     ({"time 3", "time 6"}, "Nullable(DateTime64(6, 'UTC'))"),
@@ -157,9 +168,23 @@ def _text_kind(raw: bytes) -> str:
     return "date" if found[1] is None else f"time {max(3, -(-len(found[2] or b'') // 3) * 3)}"
 
 
+def narrowest(kinds: str) -> str:
+    """The first of several types."""
+    return kinds.partition(OR)[0]
+
+
 def wider(one: str, other: str) -> str:
-    """A column type that holds the values of both types."""
-    return widest_number(one, other) or (one if one == other else TEXT)
+    """A column type that holds the values of both.  Each may be several types of which one is enough, and so may the
+    result: see :meth:`Kinds.types`.
+    """
+    pairs = [_wider(a, b) for a in one.split(OR) for b in other.split(OR)]
+    return OR.join(dict.fromkeys(kind for kind in pairs if kind != TEXT)) or TEXT
+
+
+def _wider(one: str, other: str) -> str:
+    number = widest_number(one, other)
+    rounds = number is not None and "Float" in number and any(_WIDE_INT.fullmatch(kind) for kind in (one, other))
+    return number if number and not rounds else one if one == other else TEXT
 
 
 def widest_number(one: str, other: str) -> str | None:

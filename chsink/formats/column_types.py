@@ -129,7 +129,18 @@ class ClickHouseTypes:
         return codec_for(kind.removesuffix(EMPTY), "UTC")
 
 
+class _Alternatives(ClickHouseTypes):
+    """For JSON, all types that hold the values, because others have seen more of them."""
+
+    def of_json(self, kinds: Kinds, field: str = "") -> str | None:
+        """See :class:`ColumnTypes`."""
+        del field
+        return kinds.types()
+
+
 CLICKHOUSE: Final = ClickHouseTypes()
+ALTERNATIVES: Final = _Alternatives()
+"""For ``wider`` of :mod:`chsink.decode.inferred`; in the end, ``narrowest`` is the column."""
 
 
 def _decimal(scale: int | None, precision: int | None) -> str:

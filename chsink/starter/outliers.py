@@ -15,9 +15,10 @@ from typing import Final
 import pyarrow as pa
 
 from chsink.config import Config, Route
-from chsink.decode.inferred import TEXT, widest_number
+from chsink.decode.inferred import TEXT, narrowest, wider, widest_number
 from chsink.errors import values
 from chsink.findings import Finding, Severity, found
+from chsink.formats.column_types import ALTERNATIVES
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import Avro, Protobuf
 from chsink.ports import Decoder
@@ -45,9 +46,10 @@ class _Values:
 
     def numbers(self) -> str | None:
         """The type of the numbers, if they are half of the values or more, and there is text beside them."""
-        kinds = sorted(kind for kind in self.places if widest_number(kind, kind))
+        kinds = sorted(kind for kind in self.places if _is_number(kind))
         many = 2 * sum(len(self.places[kind]) for kind in kinds) >= sum(self.counts.values())
-        return reduce(_wider, kinds) if kinds and many and TEXT in self.places else None
+        both = reduce(_wider, kinds, kinds[0]) if kinds and many and TEXT in self.places else TEXT
+        return None if both == TEXT else both
 
     def quote(self, misfits: set[_Place]) -> None:
         """What is text and fits the numbers' type is a number in quotes."""
@@ -59,9 +61,12 @@ class _Values:
         """The type of a column for all values but a few, and the types of the values that it holds."""
         counts = self.counts
         for kind in sorted(counts.keys() - {TEXT, QUOTED}, key=lambda each: (-counts[each], each)):
-            alike = frozenset(each for each in counts if _wider(kind, each) != TEXT)
+            alike, both = {kind}, kind
+            for each in sorted(counts, key=lambda each: (-counts[each], each)):
+                if _wider(both, each) != TEXT:
+                    alike, both = {*alike, each}, _wider(both, each)
             if sum(counts[each] for each in alike) >= ENOUGH * sum(counts.values()):
-                return reduce(_wider, sorted(alike - {QUOTED})), alike
+                return narrowest(both), frozenset(alike)
         return None
 
 
@@ -70,7 +75,7 @@ def outliers(
 ) -> Iterator[Finding]:
     """A warning for each column of text whose values are of one other type, but for a tenth of them or fewer."""
     texts = {name for name, kind in columns.items() if kind == TEXT} - route.format.named
-    offered = None if isinstance(route.format, Avro | Protobuf) else offered_by(route.format)
+    offered = None if isinstance(route.format, Avro | Protobuf) else offered_by(route.format, ALTERNATIVES)
     if not texts or offered is None:
         return
     seen = _seen(offered, route.topic, texts, columns, records, times=config.tables.infer_times)
@@ -78,7 +83,7 @@ def outliers(
     for name in sorted(seen):
         each = seen[name]
         if (numbers := each.numbers()) is not None:
-            decoder = trial(config, route, {name: numbers})
+            decoder = trial(config, route, {name: narrowest(numbers)})
             each.quote({place for batch in records for place in _misfits(decoder, route.topic, batch)})
         if (most := each.mostly()) is None:
             continue
@@ -122,11 +127,15 @@ def _seen(
     return seen
 
 
+def _is_number(kinds: str) -> bool:
+    return widest_number(kind := narrowest(kinds), kind) is not None
+
+
 def _wider(one: str, other: str) -> str:
     """As for a column of all records; of two times, the finer one."""
     if QUOTED in {one, other}:
         number = other if one == QUOTED else one
-        return number if widest_number(number, number) else TEXT
+        return number if _is_number(number) else TEXT
     if one.startswith("Nullable(DateTime64(") and other.startswith("Nullable(DateTime64("):
         return max(one, other)
-    return widest_number(one, other) or (one if one == other else TEXT)
+    return wider(one, other)

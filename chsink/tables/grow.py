@@ -19,6 +19,7 @@ from chsink.clickhouse.grants import Use
 from chsink.clickhouse.table import read_columns
 from chsink.clickhouse.unknown_fields import missing_columns
 from chsink.config import Route
+from chsink.decode.inferred import narrowest
 from chsink.errors import AlteredError, preflight
 from chsink.findings import server_sentence
 from chsink.notation import codes
@@ -38,7 +39,7 @@ def add_missing(clickhouse: Cluster, log: BoundLogger, altered: AlteredError) ->
         [route, *_] = _routes(clickhouse, table)
         with asking_target():
             for place in _places(clickhouse, route):
-                _add(clickhouse, log, route, place, columns)
+                _add(clickhouse, log, route, place, {name: narrowest(kinds) for name, kinds in columns.items()})
                 failpoints.reach("tables.between_servers")
     return bool(missing)
 

@@ -18,6 +18,7 @@ from chsink.clickhouse.pieces import PieceLander, Prepared
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.unknown_fields import NAMED, SAMPLE, FieldWatch, missing_columns, watch_of
 from chsink.decode.columns import Column
+from chsink.decode.inferred import narrowest
 from chsink.driver.roles import Assignment
 from chsink.errors import AlteredError, PreflightError, preflight
 from chsink.errors.catalogue import from_wire
@@ -43,6 +44,9 @@ def records(*values: Mapping[str, Any]) -> pa.RecordBatch:
 
 
 KNOWN = {"id": 1, "made": "x", "n": [{"a": 1}], "named": 1}
+INT, FLOAT, TEXT = "Nullable(Int64)", "Nullable(Float64)", "Nullable(String)"
+WHOLE = f"{INT} or {FLOAT}"
+"""Whole numbers that a float holds, too."""
 
 
 def test_counted_by_name_on_the_first_records() -> None:
@@ -70,7 +74,7 @@ def reported(*values: Mapping[str, Any], most: int = 100) -> dict[str, str]:
 
 def test_every_record_is_looked_at_before_its_chunk_is_sent() -> None:
     last = [KNOWN] * (SAMPLE * 2) + [{"more": 1, "gone": None, "a.b": 1, "_kafka_key": "x"}]
-    assert reported(*last) == {"more": "Nullable(Int64)"}
+    assert reported(*last) == {"more": WHOLE}
 
 
 def test_fields_that_get_no_column_do_not_keep_a_chunk_back() -> None:
@@ -80,7 +84,7 @@ def test_fields_that_get_no_column_do_not_keep_a_chunk_back() -> None:
 def test_no_field_is_left_out_where_the_table_is_full() -> None:
     with pytest.raises(PreflightError, match=r"CHS-289.*db\.t.*: a, b\n"):
         watch(len(COLUMNS) + 1).columns(records({"a": 1, "b": 1}), TP)
-    assert reported({"a": 1}, most=len(COLUMNS) + 1) == {"a": "Nullable(Int64)"}
+    assert reported({"a": 1}, most=len(COLUMNS) + 1) == {"a": WHOLE}
 
 
 MORE, BY_HAND = Column("more", "Nullable(Int64)"), Column("by_hand", "Int64")
@@ -115,17 +119,36 @@ def test_names_without_a_column(name: str) -> None:
     assert is_column_name("größe 1")
 
 
-def test_what_several_tasks_report_is_added_at_once() -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "added"),
+    [
+        (WHOLE, WHOLE, INT),
+        (WHOLE, INT, INT),
+        (WHOLE, FLOAT, FLOAT),
+        (INT, FLOAT, TEXT),
+        (WHOLE, "Nullable(Int256)", "Nullable(Int256)"),
+        (WHOLE, "Nullable(Bool)", TEXT),
+        (WHOLE, TEXT, TEXT),
+    ],
+)
+def test_what_several_tasks_report_is_added_at_once(one: str, other: str, added: str) -> None:
+    """⚑ A float only where it is none of the whole numbers that it would round, of whatever task."""
+
     def report(columns: Mapping[str, str]) -> AlteredError:
         error = preflight.COLUMNS_MISSING(tp=TP, table="db.t", columns=json.dumps(columns))
         assert isinstance(error, AlteredError)
         return error
 
-    first = report({"a": "Nullable(Int64)", "b": "Nullable(Bool)"})
-    first.parts = (first, report({"a": "Nullable(Float64)", "c": "Nullable(String)"}))
-    assert missing_columns(first) == {
-        "db.t": {"a": "Nullable(Float64)", "b": "Nullable(Bool)", "c": "Nullable(String)"}
-    }
+    for left, right in ((one, other), (other, one)):
+        first = report({"a": left, "b": "Nullable(Bool)"})
+        first.parts = (first, report({"a": right, "c": TEXT}))
+        [(table, columns)] = missing_columns(first).items()
+        assert table == "db.t"
+        assert {name: narrowest(kinds) for name, kinds in columns.items()} == {
+            "a": added,
+            "b": "Nullable(Bool)",
+            "c": TEXT,
+        }
     assert missing_columns(preflight.TABLE_CHANGED(table="db.t", url="u")) == {}
 
 
@@ -169,14 +192,15 @@ def test_all_chunks_of_a_task_report_what_they_lack() -> None:
 
     one, half, flag = {"a": 1}, {"a": 1.5}, {"b": True}
     assert told(KNOWN, None, KNOWN) == (3, {})
-    assert told(KNOWN, one, KNOWN, None, flag) == (1, {"a": "Nullable(Int64)", "b": "Nullable(Bool)"})
+    assert told(KNOWN, one, KNOWN, None, flag) == (1, {"a": WHOLE, "b": "Nullable(Bool)"})
     assert told(one, {"a": 2**70}) == (0, {"a": "Nullable(Int256)"})
-    assert told(one, {"a": "x"}) == (0, {"a": "Nullable(String)"})
-    assert told(one, half, flag) == (0, {"a": "Nullable(Int64)"}), "a float need not be the whole number"
-    assert told(half, one) == (0, {"a": "Nullable(Float64)"})
-    room = {"a": "Nullable(Int64)", "b": "Nullable(Bool)"}
+    assert told(one, {"a": "x"}) == (0, {"a": TEXT})
+    assert told(one, half, flag) == told(half, flag, one) == (0, {"a": FLOAT, "b": "Nullable(Bool)"})
+    assert told(one, {"a": 2**53 + 1}) == (0, {"a": INT})
+    assert told(half, {"a": 2**53 + 1}) == told(one, {"a": 2**53 + 1}, half) == (0, {"a": TEXT}), "a float rounds it"
+    room = {"a": WHOLE, "b": "Nullable(Bool)"}
     assert told(one, flag, {"c": 1, "d": 1}, {"e": 1}) == (0, room), "more than the table may have"
-    assert told(one, {"c": 1, "d": 1, "e": 1, "f": 1}, flag) == (0, {"a": "Nullable(Int64)"}), "another error"
+    assert told(one, {"c": 1, "d": 1, "e": 1, "f": 1}, flag) == (0, {"a": WHOLE}), "another error"
 
 
 def test_an_error_that_is_no_missing_column_is_raised() -> None:

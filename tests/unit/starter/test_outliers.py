@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chsink.config import Config, load
@@ -98,6 +98,8 @@ scalars = st.one_of(
 )
 
 
+@example([False, (1 << 53) + 1, 0.0], [0] * 7)
+@example([(1 << 53) + 1, 0.0], [0] * 30)
 @given(st.lists(scalars, max_size=12), st.lists(st.integers(-9, 9), min_size=0, max_size=80))
 def test_the_type_that_is_named_is_that_of_the_other_values(config: Config, odd: list[Any], numbers: list[int]) -> None:
     """Without the values that are counted, the column is inferred as the type that is named."""
@@ -116,7 +118,7 @@ def _fits(value: Any, type: str) -> bool:
         "Bool": lambda v: isinstance(v, bool),
         "Int": lambda v: isinstance(v, int) and not isinstance(v, bool) and abs(v) < 1 << 255,
         "Float": lambda v: (
-            isinstance(v, float) or (isinstance(v, int) and not isinstance(v, bool) and abs(v) < 1 << 255)
+            isinstance(v, float) or (isinstance(v, int) and not isinstance(v, bool) and abs(v) <= 1 << 53)
         ),
         "Date": lambda v: False,
     }
