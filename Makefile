@@ -65,8 +65,8 @@ $(VENV)/.jars: chsink/jvm/jars.toml $(VENV)/.package
 	@touch $@
 
 $(VENV)/spark.jsa: $(VENV)/.jars tests/support/classes.py
-	@echo "setup: archives of Spark's and Kafka's classes for the tests"
-	@$(PY) -m tests.support.classes >/dev/null
+	@echo "setup: archives of Spark's and Kafka's classes for the tests, and the byte code of the tests"
+	@$(PYTEST) --collect-only --quiet >/dev/null & $(PY) -m tests.support.classes >/dev/null; wait
 
 # -- run ------------------------------------------------------------------------------------------
 

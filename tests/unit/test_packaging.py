@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -31,7 +32,7 @@ LOCK = {
     if line and not line.startswith("#")
 }
 
-OWNERS = metadata.packages_distributions()
+owners_of = cache(metadata.packages_distributions)
 COMES_WITH = {"pydantic_core": "pydantic", "py4j": "pyspark"}
 """Modules of distributions that the named one requires: its own version decides theirs."""
 NOT_IMPORTED_BY_US = {
@@ -64,7 +65,7 @@ def distribution(module: str) -> str:
     """The distribution that a user has to require for this module."""
     if module in COMES_WITH:
         return COMES_WITH[module]
-    owners = sorted({canonicalize_name(name) for name in OWNERS[module]})
+    owners = sorted({canonicalize_name(name) for name in owners_of()[module]})
     return next((name for name in owners if name in DECLARED), owners[0])
 
 
@@ -87,7 +88,7 @@ def test_every_dependency_is_used() -> None:
 def test_a_module_that_comes_with_another_distribution(module: str, owner: str) -> None:
     """Its version is bounded by its owner on both sides: otherwise we would have to say which one we need."""
     needed = {canonicalize_name(r.name): r for r in map(Requirement, metadata.requires(owner) or ())}
-    bounds = {s.operator for s in needed[canonicalize_name(OWNERS[module][0])].specifier}
+    bounds = {s.operator for s in needed[canonicalize_name(owners_of()[module][0])].specifier}
     assert bounds == {"=="} or (bounds & {">=", ">"} and bounds & {"<=", "<"})
     assert module in {top for _, top in imported()}
 
