@@ -93,6 +93,8 @@ def show(
     wanted = _where([f"topic={topic}", f"partition={partition}", f"offset={offset}"], loaded)
     found = [kept.document() for kept in _kept(loaded, wanted, MOST_OF_ONE, whole=True)]
     progress("")
+    if not found:
+        typer.echo(f"there is no dead letter of {topic}-{partition}@{offset}", err=True)
     print_json(found)
 
 

@@ -29,9 +29,9 @@ def transient(error: BaseException) -> bool:
     return error.code is None or error.code in TRANSIENT
 
 
-def retrying(clock: Clock, retry_for_s: float, what: str = "") -> Retrying:
+def retrying(clock: Clock, retry_for_s: float, what: str) -> Retrying:
     """Retries until an answer comes, an error is permanent, or ``retry_for_s`` have passed; pauses grow and are
-    jittered.  Retries are logged when ``what`` names the statement.
+    jittered.  Retries of ``what`` are logged.
     """
     give_up_ms = clock.steady_ms() + retry_for_s * 1000
     return Retrying(
@@ -39,7 +39,7 @@ def retrying(clock: Clock, retry_for_s: float, what: str = "") -> Retrying:
         stop=lambda _: clock.steady_ms() >= give_up_ms,
         wait=wait_random_exponential(0.2, 10),
         sleep=clock.sleep,
-        before_sleep=_RetryLog(what, clock, give_up_ms) if what else None,
+        before_sleep=_RetryLog(what, clock, give_up_ms),
         reraise=True,
     )
 
@@ -85,7 +85,8 @@ class RetryingQueries:
 
     def query(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[ResultRow]:
         """Rows of a SELECT."""
-        rows: list[ResultRow] = retrying(self.clock, self.retry_for_s)(self.client.query, sql, parameters)
+        again = retrying(self.clock, self.retry_for_s, f"a query at {self.url}")
+        rows: list[ResultRow] = again(self.client.query, sql, parameters)
         return rows
 
     def each_replica(self) -> Sequence[Self]:

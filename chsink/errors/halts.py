@@ -257,9 +257,7 @@ INSERT_REFUSED = halt(
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
-    'if the sink has landed nothing at all yet, and kafka.starting_offsets is "latest", set it to "earliest" for this'
-    " start; then set sink.checkpoint to a new folder, or move this one away, and start again: the sink resumes from "
-    "its recorded state, so nothing is lost or inserted twice",
+    RESUME + ": the sink resumes from its recorded state, so nothing is lost or inserted twice",
 )
 CANNOT_PROBE = halt(
     "CHS-317",

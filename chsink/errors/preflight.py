@@ -11,6 +11,7 @@ from chsink.errors.steps import (
     RECOVER,
     REPLAY_MARKS,
     RESOLVE_BEFORE_START,
+    RESUME,
     choose,
 )
 
@@ -484,7 +485,7 @@ DOUBT_NOT_PROBED = preflight(
 LAYOUT_OLDER = preflight(
     "CHS-228",
     "{key} is in doubt under an older shard layout and will be settled under that layout",
-    "no action needed: the next start settles it",
+    "the layout needs no action: chsink knows the older one",
     ok="the shard layout is the recorded one",
 )
 LAYOUT_CHANGED = preflight(
@@ -732,9 +733,9 @@ CHECKPOINT_NOT_WRITABLE = preflight(
 CHECKPOINT_FOREIGN = preflight(
     "CHS-239",
     "checkpoint {checkpoint} does not belong to this job: {reason}",
-    "set sink.checkpoint (for the mirror, mirror.checkpoint) to a new folder; a start resumes from the recorded "
-    "state, not from the checkpoint; only if the sink has landed nothing at all yet, also set kafka.starting_offsets "
-    'to "earliest"',
+    RESUME
+    + "; for the mirror, set mirror.checkpoint to a new folder. A start resumes from the recorded state, not from the "
+    "checkpoint",
     ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
 CHECKPOINT_NOT_CHECKED = preflight(

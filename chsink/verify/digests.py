@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from tenacity import Retrying
 
 from chsink.clickhouse.client import ClickHouseClient, ExternalTable
 from chsink.clickhouse.retry import retrying
@@ -118,7 +119,7 @@ class Digester:
         try:
             with asking_target():
                 sql = f"SELECT toInt64(0), {one._default()} FORMAT RowBinary"
-                answer = retrying(self.clock, self.retry_for_s)(client.fetch, sql, {}, one._types_allowed())
+                answer = self._retrying(client)(client.fetch, sql, {}, one._types_allowed())
         except ChsinkError as error:
             if not isinstance(cause := error.__cause__, ServerRefused) or cause.code != codes.UNKNOWN_IDENTIFIER:
                 raise
@@ -183,8 +184,11 @@ class Digester:
     ) -> bytes:
         """The answer to a SELECT, asked again while the server is away for a moment."""
         with asking_target():
-            answer: bytes = retrying(self.clock, self.retry_for_s)(client.fetch, sql, parameters, settings, attached)
+            answer: bytes = self._retrying(client)(client.fetch, sql, parameters, settings, attached)
         return answer
+
+    def _retrying(self, client: ClickHouseClient) -> Retrying:
+        return retrying(self.clock, self.retry_for_s, f"a query at {client.url}")
 
     def _hashed(self, names: Sequence[str], groups: Sequence[Group]) -> str:
         texts = [

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from chsink.clickhouse.mutations import ANY
+from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import InsertShard
 from chsink.clickhouse.writer import FRESH_MS, ShardWriter
 from chsink.decode.columns import Column
@@ -222,6 +223,16 @@ def test_retries_are_logged_without_values(server: Server, caplog: pytest.LogCap
     assert 2 <= len(lines) <= 7 < len(server.inserts)
     assert "secret" not in "".join(lines)
     assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_so_are_those_of_questions(caplog: pytest.LogCaptureFixture) -> None:
+    """A start that waits for a server says for which one, and until when."""
+    caplog.set_level(logging.WARNING, "chsink")
+    with pytest.raises(Unanswered):
+        RetryingQueries(Server(clock := StoppedClock(), away=[Unanswered("reset")] * 100), clock, 60).query("SELECT 1")
+    assert (
+        caplog.records[0].getMessage().startswith("a query at http://a failed (attempt 1); retrying until 2023-11-14")
+    )
 
 
 def test_a_table_that_was_altered_elsewhere_takes_the_piece(server: Server) -> None:
