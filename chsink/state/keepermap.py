@@ -120,7 +120,7 @@ class KeeperMapStore:
             self.client.command(self._insert([row]), {**self._pinned, **_RETRIED})
         except ServerRefused as error:
             if _EXISTS not in error.message:
-                raise self._not_read(error) from error
+                raise self._not_answered("write to", error) from error
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
@@ -185,13 +185,13 @@ class KeeperMapStore:
         try:
             return self.client.query(f"{sql} {self._reading}")
         except ServerRefused as error:
-            raise self._not_read(error) from error
+            raise self._not_answered("read", error) from error
         except Unanswered as error:
             raise StoreUnavailable(str(error)) from error
 
-    def _not_read(self, error: ServerRefused) -> Exception:
+    def _not_answered(self, action: str, error: ServerRefused) -> Exception:
         if error.code == codes.ACCESS_DENIED:
-            return self._unusable("read", error)
+            return self._unusable(action, error)
         return StoreUnavailable(f"code {error.code}, {server_sentence(error)}")
 
     # --- the table ------------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ def test_a_user_with_the_grants_can_keep_state(servers: Servers) -> None:
     old = [StoredRow(f"least/topic/{i}/t", "a1", "{}") for i in range(3)]
     assert mine.create(old)
     assert mine.swap([Swap("a1", StoredRow(r.key, "a2", "{}")) for r in old])
+    mine.catch_up(old[0])
     assert {r.attempt for r in mine.load("least").values()} == {"a2"}
     with pytest.raises(ServerRefused, match="privileges"):
         servers.job.command(f"ALTER TABLE {mine.table} DELETE WHERE key = 'least/topic/0/t'")
@@ -97,6 +98,8 @@ def test_a_user_without_the_grants_is_refused(servers: Servers) -> None:
     assert theirs.load("guest") == {"guest": old[0]}
     with pytest.raises(PreflightError, match="run GRANT INSERT"):
         theirs.create([StoredRow("guest/t/0/x", "a1", "{}")])
+    with pytest.raises(PreflightError, match=r"(?s)cannot write to .*run GRANT INSERT"):
+        theirs.catch_up(old[0])
     with pytest.raises(PreflightError, match="run GRANT ALTER UPDATE"):
         theirs.swap([Swap("a1", StoredRow("guest", "a2", "{}"))])
     assert store(servers.admin).load("guest") == {"guest": old[0]}
