@@ -17,6 +17,7 @@ from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.clickhouse.landing import decoder
 from chsink.config import Config
 from chsink.connect import Services
+from chsink.dlq.replays import replays_in_doubt
 from chsink.doctor.outcome import stop_at_errors
 from chsink.driver.ledger import read_owner, read_records
 from chsink.errors import ChsinkError, PreflightError, preflight
@@ -72,6 +73,7 @@ def all_findings(services: Services, written: WrittenColumns | None = None) -> I
         owner = cache(partial(read_owner, services.store, config.sink.name))
         yield from guarded("the state", lambda: clickhouse.state(records, owner()))
         yield from _changed_columns(services, records)
+        yield from guarded("the replays", lambda: _replays(services))
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
         yield from guarded("the state", lambda: clickhouse.emptied(records, owner()))
         if kafka_answers:
@@ -195,6 +197,12 @@ def _changed_columns(services: Services, records: StateRecords) -> Iterator[Find
                 change = column_change(decoder(cluster, (topic, table), bare), recorded)
                 if change:
                     yield found(Severity.WARNING, preflight.DOUBT_COLUMNS, topic=topic, table=table, change=change)
+
+
+def _replays(services: Services) -> Iterator[Finding]:
+    for key, record in replays_in_doubt(services.store, services.config.sink.name).items():
+        said = {"tp": key.topic_partition, "letters": len(record.doubt.only), "table": key.table}
+        yield found(Severity.WARNING, preflight.DOUBT_REPLAY, **said)
 
 
 def _records(services: Services) -> StateRecords | None:

@@ -11,6 +11,7 @@ import typer
 from chsink.as_typed import as_typed
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config
 from chsink.cli.output import JsonOption, print_json, print_owner, print_table
+from chsink.errors.counts import counted
 from chsink.status.model import PartitionStatus, SinkStatus
 
 SHOWN = tuple(name for name in PartitionStatus.__dataclass_fields__ if name != "unknown_fields")
@@ -43,7 +44,7 @@ def status(
     read, or last reset, recovered or recreated.
     Below the table, it lists the fields that have no column, and how many of the sampled records (the first 1,000 of
     each chunk) have each of them. These counts start again when the table's columns or the job's settings change.
-    The line "last verified" says what `chsink verify` found last, and when.
+    It names a replay of dead letters that is in doubt, and says what `chsink verify` found last, and when.
     If the state and Kafka show that the next start or batch will halt, that halt is printed with its fix.
 
     --watch shows, for each topic and table, how many offsets land per second, how many are produced to Kafka per
@@ -73,6 +74,9 @@ def _print_lines(found: SinkStatus) -> None:
     """What the table has no column for."""
     for line in _unknown_lines(found.partitions):
         typer.echo(line)
+    for one in found.replays:
+        what = f"{counted(one.dead_letters, 'dead letters')} of {one.topic}-{one.partition} into {one.table}"
+        typer.echo(f"a replay of {what} is in doubt: {as_typed('`chsink dlq replay`')} settles it")
     if found.verified is not None:
         typer.echo(f"last verified {found.verified.sentence}")
     for halt in found.halts:

@@ -78,7 +78,8 @@ class Cluster:
     def every_server(self, layout: str | None) -> list[ClickHouseClient]:
         """Every replica of the configured shards, and of those of a stored layout (its JSON)."""
         urls = {url for endpoint in self.config.clickhouse.endpoints for url in endpoint.urls}
-        urls |= {url for shard in Layout.from_json(layout).shards for url in shard.replicas} if layout else set()
+        shards = Layout.from_json(self.placed(layout)).shards if layout else ()
+        urls |= {url for shard in shards for url in shard.replicas}
         return [self.client((url,)) for url in sorted(urls)]
 
     # --- tables -----------------------------------------------------------------------------------------------------
@@ -191,11 +192,9 @@ class Cluster:
         return {layout.fingerprint(): layout.to_json() for layout in map(self.layout, self.config.routes)}
 
     def placed(self, stored: str) -> str:
-        """A stored layout (JSON), with the present URLs of the shards that have a name: they may have moved since."""
-        urls = {endpoint.name: endpoint.urls for endpoint in self.config.clickhouse.endpoints if endpoint.name}
-        layout = Layout.from_json(stored)
-        shards = tuple(replace(shard, replicas=urls.get(shard.name, shard.replicas)) for shard in layout.shards)
-        return replace(layout, shards=shards).to_json()
+        """A stored layout (JSON), with the present URLs of its shards: replicas may have moved, or be gone."""
+        present = [Shard(e.urls, name=e.name) for e in self.config.clickhouse.endpoints]
+        return Layout.from_json(stored).placed(present).to_json()
 
     def window(self, stored_layout: Callable[[str], str | None] = lambda _: None) -> DedupWindow:
         """What the target tables remember, on the present shards and on those of layouts that records still name.

@@ -174,9 +174,10 @@ REPLAY_IN_DOUBT = halt(
     "{tp}: an earlier `chsink dlq replay` of {letters:dead letters} at offsets {offsets} into {table} is in doubt, and "
     "chsink cannot settle it: {reason}",
     "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
-    "may settle what the others left; then look in the table for rows of the offsets that it still names: if each has"
-    " its row once, run `chsink dlq replay --landed`; if none has a row, run `chsink dlq replay --resend`; in any "
-    "other case, delete the rows that are there, also from the targets of dependent views, and run it with --resend",
+    "may settle what the others left; then look in the table for rows of the offsets that it still names, and in the "
+    "targets of dependent views: if the table has each row once, insert what a view's target lacks, and run `chsink "
+    "dlq replay --landed`; if none has a row, run `chsink dlq replay --resend`; in any other case, delete the rows "
+    "that are there, also from the targets of dependent views, and run it with --resend",
     runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(

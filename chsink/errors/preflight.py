@@ -131,6 +131,11 @@ NO_QUORUM = preflight(
     "it acknowledged an insert, the rows are lost",
     'set insert_quorum = "auto" in [clickhouse.settings]',
 )
+QUORUM_TOO_LARGE = preflight(
+    "CHS-207",
+    "{table} has {total:replicas} and insert_quorum is {quorum}: ClickHouse confirms no insert into it",
+    "set insert_quorum = {possible} in [clickhouse.settings], or add replicas to the table",
+)
 VIEW_MAY_DOUBLE = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, a {engine}, which may receive the same rows twice",
@@ -154,6 +159,12 @@ VIEW_PARTITION = preflight(
     "the materialized view {view} of {table} fills {fills}, which is partitioned by {columns}: that changes from "
     "insert to insert, so a piece that is sent again may be counted twice there",
     "partition {fills} by a column that comes from the record, such as its timestamp or _kafka_timestamp",
+)
+VIEWS_DIFFER = preflight(
+    "CHS-208",
+    "not every replica of {table} has the materialized views {views} (compared with {urls}): rows that are inserted "
+    "through a replica without a view do not reach the table that it fills",
+    "create the missing views (replicas do not share them), then compare the tables that they fill with {table}",
 )
 VIEW_UNSEEN = preflight(
     "CHS-208",
@@ -437,13 +448,18 @@ DOUBT_NOT_ROUTED = preflight(
     "restore the [[route]]; or check the table and run `{resolve}` with "
     + ALL_THERE
     + ", or --lost to give up the missing rows",
-    ok="nothing is in doubt",
+    ok="no range is in doubt",
 )
 DOUBT_CHANGED = preflight(
     "CHS-227",
     "{what}, and this has changed since: {changed}; the start will halt with CHS-309",
     "undo the change, run the job until the range is settled, then make the change again; or keep it, and run "
     "`{resolve}` with --resend; " + DELETE_AND_AGAIN,
+)
+DOUBT_REPLAY = preflight(
+    "CHS-227",
+    "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt",
+    "run `chsink dlq replay`, which settles it, before you change the table, its replicas or its views",
 )
 DOUBT_COLUMNS = preflight(
     "CHS-227",
@@ -648,10 +664,13 @@ REPLICA_FORGETS = preflight(
 REPLICA_READONLY = preflight(
     "CHS-244",
     "{table} at {url} takes no inserts: {why}",
-    "check this server's connection to its Keeper; if that is in order and the Keeper has lost the data of all "
-    "replicas, stop the job: the deduplication tokens are lost, too. Run SYSTEM RESTART REPLICA {table} on this "
-    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. If it had lost the "
-    "data of all replicas, " + RESOLVE_BEFORE_START,
+    "check this server's connection to its Keeper. If that is in order, run SYSTEM RESTART REPLICA {table} on this "
+    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. But if it has lost "
+    "the data of all replicas, first stop the job, and run SELECT count() FROM {table} on each of them: restore the "
+    "replica with the most rows first, because the others then detach the rows that it does not have. The "
+    "deduplication tokens are lost, too: "
+    + RESOLVE_BEFORE_START
+    + ". Then run `chsink verify`: rows that it misses may be in detached parts (system.detached_parts)",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -672,7 +691,9 @@ REPLICA_LOST_PARTS = preflight(
 REPLICAS_INACTIVE = preflight(
     "CHS-247",
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
-    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on an active replica",
+    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on an active "
+    "replica; if that leaves one replica, set insert_quorum = 1 in [clickhouse.settings], because ClickHouse confirms"
+    " no insert into it otherwise",
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",

@@ -36,7 +36,8 @@ RESOLVE_BEFORE_START: Final = (
     + ALL_THERE
     + "; otherwise with --resend ("
     + DELETE_AND_AGAIN
-    + ")"
+    + "). If it shows a replay in doubt into {table}, run `chsink dlq replay --landed` if each of its dead "
+    "letters has its row, once; otherwise `chsink dlq replay --resend` (" + DELETE_AND_AGAIN + ")"
 )
 
 

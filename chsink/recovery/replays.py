@@ -18,7 +18,8 @@ from dataclasses import replace
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.landing import new_ledger
 from chsink.dlq.place import replay_sink
-from chsink.driver.ledger import Ledger, read_records
+from chsink.dlq.replays import replays_in_doubt
+from chsink.driver.ledger import Ledger
 from chsink.driver_name import driver_name
 from chsink.errors import halts
 from chsink.errors.several import raise_all
@@ -28,7 +29,7 @@ from chsink.statemachine.records import StateKey, StateRecord
 
 def check_settled(store: StateStore, sink: str, keys: Collection[StateKey]) -> None:
     """PreflightError CHS-338 where a replay of these partitions and tables is in doubt."""
-    _check(read_records(store, replay_sink(sink)), keys)
+    _check(replays_in_doubt(store, sink), keys)
 
 
 def stop_replays(clickhouse: Cluster, store: StateStore, keys: Collection[StateKey]) -> Ledger:

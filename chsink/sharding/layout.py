@@ -4,11 +4,12 @@ Rules:
 - Shards are numbered in the order given. Shard `i` owns a slice of `weight` slots; `hash % total_weight` is
   the slot, as in ClickHouse's `Distributed` engine.
 - The identity of a shard is its `name`, or its set of replicas if it has no name. Replicas hold the same data, so
-  their order never matters; a shard with a name may also gain, lose or move replicas.
+  their order never matters; a shard with a name may also gain, lose or move replicas, and one without a name may gain
+  or lose some.
 - The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
   shard's identity counts. The types of the key columns are not part of it: they belong to the table.
 - The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
-  recorded layout, a shard with a name at its present replicas. So a layout holds no credentials.
+  recorded layout, a shard at its present replicas. So a layout holds no credentials.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ from chsink.notation.hash_functions import RAND_KEY, hash_function
 from chsink.notation.metadata_columns import SHARD_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 NullShardKey = Literal["halt", "first_shard"]
 
@@ -59,6 +60,10 @@ class Shard:
         """What identifies the shard across changes: the name, or else the sorted replicas; and the database."""
         place = self.name or ",".join(sorted(self.replicas))
         return f"{place} {self.database}" if self.database else place
+
+    def may_be(self, other: Shard) -> bool:
+        """Whether it has the same name, or, without one, a replica in common."""
+        return self.name == other.name if self.name else not set(self.replicas).isdisjoint(other.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,15 @@ class Layout:
             routing += [self.hash_function, list(self.key), self.null_shard_key]
         text = json.dumps([_FORMAT, routing], ensure_ascii=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()
+
+    def placed(self, present: Sequence[Shard]) -> Layout:
+        """The layout at the present replicas of its shards; at the recorded ones of a shard that is none of them."""
+        return replace(self, shards=tuple(replace(s, replicas=self._replicas_now(s, present)) for s in self.shards))
+
+    def _replicas_now(self, shard: Shard, present: Sequence[Shard]) -> tuple[str, ...]:
+        same = [now for now in present if shard.may_be(now)]
+        alone = len(same) == 1 and sum(each.may_be(same[0]) for each in self.shards) == 1
+        return same[0].replicas if alone else shard.replicas
 
     def to_json(self) -> str:
         """One line of JSON, from which `from_json` makes an equal layout."""

@@ -38,6 +38,16 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayInDoubt:
+    """A list of dead letters that a `chsink dlq replay` announced and did not confirm."""
+
+    topic: str
+    partition: int
+    table: str
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextHalt:
     """Why the next start, or the next batch, would halt."""
 
@@ -52,7 +62,7 @@ class SinkStatus:
 
     ``lag_unknown`` says why there is no ``lag``, None where there is.  ``halts`` are those that the recorded state and
     Kafka imply; a start may find others, in the tables.  ``verified`` is what ``chsink verify`` found last, None if it
-    is not known.
+    is not known.  ``replays`` are those of dead letters that are in doubt.
     """
 
     sink: str
@@ -65,6 +75,7 @@ class SinkStatus:
     dead_letters: int
     halts: tuple[NextHalt, ...]
     verified: LastVerify | None = None
+    replays: tuple[ReplayInDoubt, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For a program: what ``chsink status --json`` prints."""

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from chsink.config import Config
 from chsink.connect import Services, connected
+from chsink.dlq.replays import replays_in_doubt
 from chsink.driver.ledger import read_sink
 from chsink.errors import ChsinkError, PreflightError, UnavailableError, preflight
 from chsink.kafka.ages import first_times
@@ -19,7 +20,7 @@ from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.records import Phase, StateKey, StateRecord
 from chsink.status.ahead import KafkaFacts, LogBounds, halts_ahead
 from chsink.status.last_verify import last_verify
-from chsink.status.model import PartitionStatus, SinkStatus
+from chsink.status.model import PartitionStatus, ReplayInDoubt, SinkStatus
 
 AGES_S: Final = 3.0
 """Seconds that reading the oldest record of each partition that is behind may take."""
@@ -63,6 +64,7 @@ class StatusReader:
             sum(p.dead_letters for p in partitions),
             halts_ahead(services.config, services.clickhouse.routes, records, kafka),
             last_verify(config.verify_result, config.sink.name),
+            _replays(services),
         )
 
     def _ages(self, behind: Mapping[StateKey, int]) -> dict[StateKey, int]:
@@ -102,6 +104,11 @@ def _partition(key: StateKey, record: StateRecord, lag: int | None, oldest: int 
         record.life.incarnation,
         dict(record.tally.unknown),
     )
+
+
+def _replays(services: Services) -> tuple[ReplayInDoubt, ...]:
+    doubtful = replays_in_doubt(services.store, services.config.sink.name).items()
+    return tuple(ReplayInDoubt(k.topic, k.partition, k.table, len(r.doubt.only)) for k, r in doubtful)
 
 
 def _age(lag: int | None, oldest: int | None, now_ms: int) -> float | None:

@@ -220,6 +220,19 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     eventually("a replica that takes inserts", lambda: bench.doctor() == [])
 
 
+def test_a_view_that_only_one_replica_has(bench: Bench) -> None:
+    """⚑ Replicas do not share views: what was inserted through the other one never reached the view's table."""
+    at, view = f"{bench.database}.t", f"{bench.database}.v"
+    bench.make("filled")
+    made = f"CREATE MATERIALIZED VIEW {view} TO {bench.database}.filled AS SELECT * FROM {at}"
+    command(bench.urls[0], made)
+    [found] = bench.doctor()
+    assert (found["id"], found["severity"]) == ("CHS-208", "warning")
+    assert found["sentence"].startswith(f"not every replica of {at} has the materialized views {view} ")
+    command(bench.urls[1], made)
+    assert bench.doctor() == []
+
+
 def test_replicas_in_two_time_zones(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, bench: Bench
 ) -> None:

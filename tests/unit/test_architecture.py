@@ -104,6 +104,7 @@ ROOMS: dict[str, set[str]] = {
         "chsink.clickhouse",
         "chsink.config",
         "chsink.connect",
+        "chsink.dlq",
         "chsink.doctor",
         "chsink.formats",
         "chsink.kafka",
@@ -178,7 +179,14 @@ ROOMS: dict[str, set[str]] = {
         "chsink.formats",
         "chsink.kafka",
     },
-    "chsink.status": {"chsink.driver", "chsink.config", "chsink.connect", "chsink.kafka.ages", "chsink.observe"},
+    "chsink.status": {
+        "chsink.driver",
+        "chsink.config",
+        "chsink.connect",
+        "chsink.dlq",
+        "chsink.kafka.ages",
+        "chsink.observe",
+    },
     "chsink.ui": {
         "chsink.clock",
         "chsink.config",

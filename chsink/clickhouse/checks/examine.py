@@ -29,7 +29,7 @@ from chsink.clickhouse.checks.replicas import (
 )
 from chsink.clickhouse.checks.rules import Load, Replication
 from chsink.clickhouse.checks.tables import target_findings
-from chsink.clickhouse.checks.views import attached, view_findings
+from chsink.clickhouse.checks.views import attached, view_findings, views_differ
 from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dedup_mark import usable_blocks
@@ -244,7 +244,13 @@ class ClickHouseChecks:
             for finding in self._replicas(shard, filled, None):
                 error = finding.severity is Severity.ERROR  # the records are in their own table
                 yield replace(finding, severity=Severity.WARNING) if error else finding
+        yield from views_differ(shard.table, behind, self._others(shard))
         yield from self._memory(shard)
+
+    def _others(self, shard: ShardTable) -> list[ClickHouseClient]:
+        """The replicas that answer, besides the one in use."""
+        used = {shard.url, *self._away}
+        return [self._cluster.client((url,)) for url in shard.replicas if shard.table.replicated and url not in used]
 
     def _replicas(self, shard: ShardTable, table: TargetTable, on: On | None) -> Iterator[Finding]:
         """The table on each replica of the shard, by the replica's own URL; ``on``: what the user needs rights on."""

@@ -117,6 +117,9 @@ def together(table: TargetTable, by_url: Mapping[str, Status], quorum: str, *, a
         needed = total // 2 + 1 if quorum == "auto" else max(1, int(quorum or 0))
         said = {"table": table.canonical, "active": active, "total": total, "needed": needed}
         yield found(Severity.WARNING, preflight.REPLICAS_INACTIVE, **said)
+    elif (quorum == "auto" and total == 1) or (quorum.isdecimal() and int(quorum) > total):
+        said = {"table": table.canonical, "total": total, "quorum": quorum, "possible": "1" if total == 1 else '"auto"'}
+        yield found(Severity.ERROR, preflight.QUORUM_TOO_LARGE, **said)
     unlisted = sorted(set(any_of_them.names) - {one.name for one in by_url.values()})
     if unlisted and all_answer:
         names = ", ".join(unlisted)

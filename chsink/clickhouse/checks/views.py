@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +18,7 @@ from chsink.config import Config
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found
 from chsink.notation.sql import TableName
-from chsink.ports import Queries
+from chsink.ports import Queries, Unanswered
 
 VIEW_DEPTH: Final = 4
 _ALIAS: Final = re.compile(r"\bAS (`[^`]+`|\w+)")
@@ -43,6 +44,21 @@ def view_findings(
         grant = "; ".join(statement(config, str(one), rights_on(On.VIEW, Use.VIEWS)) for one in behind.unseen)
         unseen = ", ".join(one.canonical for one in behind.unseen)
         yield found(Severity.WARNING, preflight.VIEW_UNSEEN, url=client.url, table=name, unseen=unseen, grant=grant)
+
+
+def views_differ(table: TargetTable, behind: Dependents, others: Iterable[Queries]) -> Iterator[Finding]:
+    """Replicas share a table's rows, but no views.  ``behind`` is what hangs on it where chsink inserts now."""
+    have = {}
+    for client in others:
+        with suppress(Unanswered):  # a replica that is away: another check says so
+            have[client.url] = attached(client, table)
+    if behind.unseen or any(each.unseen for each in have.values()):
+        return
+    here = {view.name for view in behind.views}
+    odd = {url: here ^ {view.name for view in each.views} for url, each in have.items()}
+    if views := sorted(set[str]().union(*odd.values())):
+        urls = ", ".join(sorted(url for url, names in odd.items() if names))
+        yield found(Severity.WARNING, preflight.VIEWS_DIFFER, table=table.canonical, views=", ".join(views), urls=urls)
 
 
 def attached(client: Queries, table: TargetTable) -> Dependents:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from chsink import failpoints
 from chsink.cli.main import app
@@ -509,3 +509,29 @@ def test_what_replays_need_of_a_topic(make_kept: Callable[..., Kept]) -> None:
     changed.result(20)
     with pytest.raises(PreflightError, match="CHS-275"):
         kept.open()
+
+
+@pytest.mark.soak
+def test_a_view_that_lacks_rows_of_a_replay(make_kept: Callable[..., Kept]) -> None:
+    """⚑ CHS-336 said to look in the table, which had all rows; the view's table never got them."""
+    kept = make_kept()
+    kept.widen()
+    job, filled = kept.job, f"{kept.target}_filled"
+    window = "SETTINGS non_replicated_deduplication_window = 1000"
+    job.create(f"CREATE TABLE {filled} (id UInt64) ENGINE = MergeTree ORDER BY id {window}")
+    view = f"CREATE MATERIALIZED VIEW {kept.target}_view TO {filled} AS SELECT toUInt64(id) AS id FROM {kept.target}"
+    job.everywhere(f"{view} WHERE NOT throwIf(id = 1003)")
+
+    def replay(*words: str) -> Result:
+        return CliRunner().invoke(app, kept.arguments("replay", *words, "--yes", "--set", "clickhouse.retry_for_s=3"))
+
+    assert "CHS-315" in replay("--where", "partition=0").output
+    job.everywhere(f"DROP TABLE {kept.target}_view SYNC")
+    job.everywhere(view)
+    said = " ".join(replay().output.split())
+    assert "CHS-336" in said and f"these dependent views may lack them: {kept.target}_view" in said
+    assert "insert what a view's target lacks, and run `chsink dlq replay" in said
+    job.everywhere(f"INSERT INTO {filled} SELECT id FROM {kept.target} WHERE id >= 1000 AND _kafka_partition = 0")
+    assert replay("--landed").exit_code == 0
+    assert select(job.shards[0], f"SELECT count(), uniqExact(id) FROM {filled} WHERE id >= 1000").split() == ["12", "6"]
+    assert job.verdict(rows_of=rows_of).exactly_once

@@ -155,3 +155,27 @@ def test_a_database_of_its_own_is_kept_only_where_there_is_one() -> None:
 def test_rand_takes_no_key() -> None:
     assert refused(A, B, function="rand", key=("id",)).id == "CHS-403"
     assert Layout((A, B), "rand").hashed == ("_kafka_topic", "_kafka_partition", "_kafka_offset")
+
+
+NAMED = Shard(("http://a1:8123",), name="east")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "present", "at"),
+    [
+        ((A,), (A,), [A.replicas]),
+        ((A,), (Shard(("http://a1:8123",)),), [("http://a1:8123",)]),
+        ((A,), (Shard(("http://a2:8123", "http://a3:8123"), name="east"),), [("http://a2:8123", "http://a3:8123")]),
+        ((A,), (B,), [A.replicas]),
+        ((NAMED,), (Shard(("http://moved:8123",), name="east"),), [("http://moved:8123",)]),
+        ((NAMED,), (Shard(("http://a1:8123",), name="west"),), [NAMED.replicas]),
+        ((A, B), (Shard(B.replicas), Shard(("http://a2:8123",))), [("http://a2:8123",), B.replicas]),
+        ((Shard(("http://a1:8123",)), Shard(("http://a2:8123",))), (A,), [("http://a1:8123",), ("http://a2:8123",)]),
+        ((A,), (Shard(("http://a1:8123",)), Shard(("http://a2:8123",))), [A.replicas]),
+    ],
+)
+def test_a_range_in_doubt_is_sent_to_the_present_replicas(
+    recorded: tuple[Shard, ...], present: tuple[Shard, ...], at: list[tuple[str, ...]]
+) -> None:
+    """⚑ Not to a replica that is gone, and never to another shard: of two that may be the same one, neither is."""
+    assert [shard.replicas for shard in replace(BASE, shards=recorded).placed(present).shards] == at

@@ -1,0 +1,136 @@
+"""A replica of two is gone for good, and a person does what CHS-247, CHS-249 and then CHS-207 say.
+
+What was in doubt has to be looked for, and was announced for both replicas.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.driver.ledger import Ledger
+from chsink.embedded.stack import Stack
+from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from chsink.errors import PreflightError
+from chsink.statemachine.records import StateRecord
+from tests.integration.job.conftest import MakeJob, maker
+from tests.integration.job.test_replay import Kept, make_kept, rows_of
+from tests.replicated.conftest import started
+from tests.support.doubt import announce, edit, insert, quietly_connected
+from tests.support.job import Job, command, eventually, select
+from tests.support.proxies import HttpProxy
+from tests.support.replicas.service import ReplicaClickHouse
+
+__all__ = ["make_kept"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def duo(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
+) -> Iterator[Sequence[ReplicaClickHouse]]:
+    """Replicas of their own: one goes away."""
+    yield from started(tmp_path_factory.mktemp("duo"), zookeeper, 2)
+
+
+@pytest.fixture
+def gate(duo: Sequence[ReplicaClickHouse]) -> Iterator[HttpProxy]:
+    with HttpProxy(duo[1].url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_job(
+    services: Stack,
+    duo: Sequence[ReplicaClickHouse],
+    gate: HttpProxy,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> MakeJob:
+    return maker(services, tmp_path, request, lambda _: {"shards": [duo[0].url], "replicas": [gate.url]})
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chsink.clickhouse.replicas.CATCH_UP_S", 6)
+
+
+def gone(job: Job, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], *tables: str) -> None:
+    """The second replica, from the Keeper and from the job file."""
+    for table in tables:
+        for server in duo:
+            command(server.url, f"SYSTEM SYNC REPLICA {table}")
+        command(duo[1].url, f"DETACH TABLE {table}")
+    gate.leave()
+    for table in tables:
+        eventually("a replica that is dropped", lambda: _dropped(duo[0].url, table))  # noqa: B023 - called at once
+    job.replicas = []
+    job.settings = {**job.settings, "clickhouse.connect_timeout_s": 2, "clickhouse.settings.insert_quorum": "auto"}
+
+
+def _dropped(url: str, table: str) -> bool:
+    """The Keeper takes a while to notice that a replica is away."""
+    try:
+        command(url, f"SYSTEM DROP REPLICA '1' FROM TABLE {table}")
+    except AssertionError:
+        return False
+    return True
+
+
+def test_a_range_in_doubt(
+    make_job: MakeJob, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], spark: SparkSession
+) -> None:
+    """⚑ It waited for the replica for ever, and could only be given up.  ClickHouse confirms no insert by a quorum of one."""
+    job = make_job(partitions=1)
+    job.send(0, 20)
+    insert(job, 0, range(10))
+    announce(job, {0: (10, 20)})
+    edit(job, doubt={"probe": True})
+    gone(job, gate, duo, job.tables[job.topic])
+    with pytest.raises(PreflightError, match=r"CHS-207.* has 1 replica and insert_quorum is auto") as refused:
+        job.drain(spark)
+    assert "set insert_quorum = 1 in [clickhouse.settings]" in refused.value.hint
+    job.settings = {**job.settings, "clickhouse.settings.insert_quorum": 1}
+    job.drain(spark)
+    job.check()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("verdict", [[], ["--resend"]])
+def test_a_replay_in_doubt(
+    make_kept: Callable[..., Kept],
+    monkeypatch: pytest.MonkeyPatch,
+    gate: HttpProxy,
+    duo: Sequence[ReplicaClickHouse],
+    verdict: list[str],
+) -> None:
+    """⚑ Each verdict but the one that loses its records asked the replica that is gone."""
+    kept = make_kept()
+    job = kept.job
+    kept.widen()
+    kept.crash(monkeypatch, "driver.after_before", "partition=0")
+    with quietly_connected(job) as opened:
+        ledger = Ledger(opened.store, f"{job.name}~replay", "a test", opened.clock, lambda: uuid.uuid4().hex)
+        ledger.claim([], opened.clickhouse.layouts)
+        attempt = ledger.attempt()
+
+        def probed(record: StateRecord) -> StateRecord:
+            return replace(record, epoch=ledger.epoch, attempt=attempt, doubt=replace(record.doubt, probe=True))
+
+        ledger.write({key: probed(record) for key, record in ledger.records.items() if record.in_doubt})
+    gone(job, gate, duo, kept.target, kept.table)
+    job.settings = {**job.settings, "clickhouse.settings.insert_quorum": 1}
+    sets = [word for name, value in job.settings.items() for word in ("--set", f"{name}={value}")]
+    seen = CliRunner().invoke(app, ["status", "-c", str(job.file()), *sets])
+    assert f"a replay of 6 dead letters of {job.topic}-0 into {kept.target} is in doubt" in seen.output
+    done = CliRunner().invoke(app, [*kept.arguments("replay", *verdict, "--yes"), *sets])
+    assert done.exit_code == 0, done.output
+    assert kept.job.verdict(rows_of=rows_of, servers=[duo[0].url]).exactly_once
+    assert select(duo[0].url, f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "12"

@@ -1,0 +1,79 @@
+"""The Keeper loses the data of all replicas, of which one has fewer rows; a person does what CHS-244 says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from chsink.cli.main import app
+from chsink.embedded.stack import Stack
+from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.job.conftest import MakeJob, maker
+from tests.replicated.conftest import started
+from tests.support.job import command, eventually, select
+from tests.support.replicas.service import ReplicaClickHouse
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
+
+
+@pytest.fixture(scope="module")
+def trio(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
+) -> Iterator[Sequence[ReplicaClickHouse]]:
+    yield from started(tmp_path_factory.mktemp("trio"), zookeeper, 3)
+
+
+@pytest.fixture
+def make_job(
+    services: Stack, trio: Sequence[ReplicaClickHouse], tmp_path: Path, request: pytest.FixtureRequest
+) -> MakeJob:
+    lagging, first, other = (server.url for server in trio)
+    return maker(services, tmp_path, request, lambda _: {"shards": [first], "replicas": [lagging, other]})
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chsink.clickhouse.replicas.CATCH_UP_S", 3)
+
+
+def test_the_replica_with_the_most_rows_comes_first(
+    make_job: MakeJob, trio: Sequence[ReplicaClickHouse], spark: SparkSession, zookeeper: EmbeddedZooKeeper
+) -> None:
+    """⚑ The one that is restored first decides: the others gave up rows that had been confirmed."""
+    job, urls = make_job(partitions=1), [server.url for server in trio]
+    table = job.tables[job.topic]
+    of_table = f"FROM system.replicas WHERE concat(database, '.', table) = '{table}'"
+    job.send(0, 30)
+    job.drain(spark)
+    command(urls[0], f"SYSTEM STOP FETCHES {table}")
+    job.send(0, 30)
+    job.drain(spark)
+    keeper = KazooClient(zookeeper.hosts)
+    keeper.start()
+    keeper.delete(select(urls[0], f"SELECT zookeeper_path {of_table} FORMAT TSVRaw").strip(), recursive=True)
+    keeper.stop()
+    keeper.close()
+    for url in urls:
+        command(url, f"SYSTEM RESTART REPLICA {table}")
+        eventually("read-only", lambda: select(url, f"SELECT is_readonly {of_table}").strip() == "1")  # noqa: B023
+
+    said = CliRunner().invoke(app, ["doctor", "-c", str(job.file())]).output
+    assert "restore the replica with the most rows first" in " ".join(said.split())
+
+    rows = {url: int(select(url, f"SELECT count() FROM {table}")) for url in urls}
+    assert sorted(rows.values()) == [30, 60, 60]
+    for url in sorted(urls, key=lambda url: -rows[url]):
+        command(url, f"SYSTEM RESTART REPLICA {table}")
+        command(url, f"SYSTEM RESTORE REPLICA {table}")
+    command(urls[0], f"SYSTEM START FETCHES {table}")
+    for url in urls:
+        command(url, f"SYSTEM SYNC REPLICA {table}")
+    assert [int(select(url, f"SELECT count() FROM {table}")) for url in urls] == [60, 60, 60]
+    job.send(0, 5)
+    job.drain(spark)
+    job.check()
