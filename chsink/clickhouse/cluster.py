@@ -77,10 +77,16 @@ class Cluster:
 
     def every_server(self, layout: str | None) -> list[ClickHouseClient]:
         """Every replica of the configured shards, and of those of a stored layout (its JSON)."""
-        urls = {url for endpoint in self.config.clickhouse.endpoints for url in endpoint.urls}
-        shards = Layout.from_json(self.placed(layout)).shards if layout else ()
-        urls |= {url for shard in shards for url in shard.replicas}
-        return [self.client((url,)) for url in sorted(urls)]
+        return [self.client((url,)) for url in sorted(self._urls(layout))]
+
+    def former_servers(self, layout: str | None) -> list[ClickHouseClient]:
+        """Replicas in a stored layout that its shards no longer have.  They may be gone, or be busy with an insert."""
+        urls = _urls_of(layout) if layout else set()
+        return [self.client((url,)) for url in sorted(urls - self._urls(layout))]
+
+    def _urls(self, layout: str | None) -> set[str]:
+        present = {url for endpoint in self.config.clickhouse.endpoints for url in endpoint.urls}
+        return present | (_urls_of(self.placed(layout)) if layout else set())
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -245,3 +251,7 @@ class Cluster:
         known = set.intersection(*({str(name) for (name,) in rows} for rows in found))
         pinned = {name: value for name, value in PINNED_WHERE_KNOWN.items() if name in known}
         return {**self.config.clickhouse.settings, **pinned}
+
+
+def _urls_of(layout: str) -> set[str]:
+    return {url for shard in Layout.from_json(layout).shards for url in shard.replicas}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -25,7 +26,7 @@ from chsink.driver.pace import TableLimit
 from chsink.driver.roles import Looked
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
-from chsink.ports import Clock, Queries
+from chsink.ports import Clock, Queries, Unanswered
 from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -177,6 +178,14 @@ class DedupWindow:
                 raise services.STILL_INSERTING(url=server.url, what=what)
             self.clock.sleep(LOOK_AGAIN_S)
         return told
+
+    def wait_where_answered(self, head: str, what: str, servers: Iterable[Queries]) -> list[str]:
+        """The same for servers that may be gone: one that does not answer runs nothing.  Returns which ran one."""
+        ran = list[str]()
+        for server in servers:
+            with suppress(Unanswered):
+                ran += [server.url] * self.wait_for_tokens(head, what, server)
+        return ran
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

@@ -97,10 +97,14 @@ class LettersInTable:
 
     def marked(self, key: StateKey, record: StateRecord) -> int:
         """How many dead letters of a list have its mark."""
-        at = f"{self._of(key)} AND {offsets_in(record.doubt.only)} AND {marks_of_list(record.life.nonce)}"
-        sql = f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self._marks} AND {at}"
+        sql = f"SELECT uniqExact(_kafka_offset) FROM {self.table} WHERE {self.marks_at(key, record)}"
         [(count,)] = self.client.query(sql)
         return int(count)
+
+    def marks_at(self, key: StateKey, record: StateRecord) -> str:
+        """The condition of a list's marks."""
+        at = f"{self._of(key)} AND {offsets_in(record.doubt.only)} AND {marks_of_list(record.life.nonce)}"
+        return f"{self._marks} AND {at}"
 
     def held(self, key: StateKey, window: OffsetRange | None = None) -> dict[tuple[int, int], bool]:
         """By offset and short digest of the record: whether its dead letter was replayed."""

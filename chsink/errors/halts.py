@@ -201,6 +201,13 @@ REPLAY_MARKS_DROPPED = preflight(
     "keep the dead letters, but delete the rows that their records have in {table}, on each shard and in the targets "
     "of dependent views: {delete}; then run `chsink dlq replay --resend`, which replays them again",
 )
+REPLAY_MARKS_THERE = preflight(
+    "CHS-337",
+    "{tp}: an earlier replay of {letters:dead letters} into {table} is in doubt, and only some of its replay marks are "
+    "there: dead letters with a mark would never be replayed again",
+    "delete these marks on the first endpoint, where dead letters are kept: {delete}; then run `chsink dlq replay "
+    "--resend` again",
+)
 REPLAY_UNSETTLED = preflight(
     "CHS-338",
     "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt; if you reset the partition now, "

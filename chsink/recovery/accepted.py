@@ -14,7 +14,7 @@ MOST = 20
 """More ranges than these are named by their first and last offset."""
 REMOVED_SHARDS = (
     "if shards that still hold rows were removed from clickhouse.endpoints, change nothing and run this command again "
-    "with all shards: `--set 'clickhouse.endpoints=[…]'`"
+    "with all shards, those of the job file first: `--set 'clickhouse.endpoints=[…]'`"
 )
 
 

@@ -22,7 +22,7 @@ from chsink.ports import StateStore, Word
 from chsink.refusals import asking_target
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
-from chsink.statemachine.tokens import topic_head
+from chsink.statemachine.tokens import token_head, topic_head
 
 SECOND_COPIES = (
     "; {} of these rows share their offset with another row: unless a transform made several rows of one record, or an "
@@ -131,6 +131,10 @@ def wait_for_inserts(
     With ``where_possible``, one that does not answer is passed over; the others may be busy nevertheless.
     """
     window, shards = _recorded(clickhouse, store, key, record)
+    owner, what = read_owner(store, key.sink), f"{key.topic_partition} {record.range}"
+    former = clickhouse.former_servers(None if owner is None else owner.layout(record.sent.layout))
+    with asking_target():
+        window.wait_where_answered(token_head(key, record), what, former)
     for servers in [[server] for server in clickhouse.servers(shards)] or [[]]:
         try:
             with asking_target():
@@ -141,11 +145,12 @@ def wait_for_inserts(
 
 
 def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
-    """The same for all ranges of a topic."""
+    """The same for all ranges of a topic, and for replays of its dead letters."""
     window = clickhouse.window()
     with asking_target():
         for server in clickhouse.servers(shards):
-            window.wait_for_tokens(topic_head(sink, topic), topic, server)
+            for name in (sink, replay_sink(sink)):
+                window.wait_for_tokens(topic_head(name, topic), topic, server)
 
 
 def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> str:

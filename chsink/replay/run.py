@@ -288,6 +288,8 @@ class Replay:
             self._land(key)
         elif not self._is_landed(key, record) and there:
             raise halts.REPLAY_ROWS_THERE(rows=sum(there.values()), **self._named(key, record, there))
+        elif marks := self.source.some_marks(key, record):
+            raise halts.REPLAY_MARKS_THERE(**{**self._named(key, record, there), "delete": marks})
         self._confirm([key])
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:
@@ -297,8 +299,10 @@ class Replay:
         """
         only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.clickhouse.clock, Counter[int]()
         with asking_target():
-            servers = self.clickhouse.every_server(self.ledger.layout(record.sent.layout))
-            busy = [server.url for server in servers if self._wait_for_inserts(key, record, server)]
+            layout, head = self.ledger.layout(record.sent.layout), token_head(key, record)
+            busy = self.window.wait_where_answered(head, str(record.range), self.clickhouse.former_servers(layout))
+            servers = self.clickhouse.every_server(layout)
+            busy += [server.url for server in servers if self._wait_for_inserts(key, record, server)]
             shards = self._shards(key, record)
             shown = [shard for shard in shards if shard.table.takes_places]
             for shard in shown:
@@ -327,8 +331,8 @@ class Replay:
     def _named(self, key: StateKey, record: StateRecord, there: Collection[int] | None) -> dict[str, object]:
         """The list, and the statement that removes from a shard what is ``there`` of it: all, where nobody knows."""
         of = f"_kafka_topic = {quote_string(key.topic)} AND _kafka_partition = {key.partition}"
-        offsets = offsets_in(sorted(there or record.doubt.only))
-        delete = self.clickhouse.targets[key.topic_table].table.deleting(f"{of} AND {offsets}")
+        table, offsets = self.clickhouse.targets[key.topic_table].table, offsets_in(sorted(there or record.doubt.only))
+        delete = table.deleting(f"{of} AND {offsets}") if table.takes_places else "find them by their other columns"
         return {"tp": key.topic_partition, "table": key.table, "letters": len(record.doubt.only), "delete": delete}
 
     def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> bool:

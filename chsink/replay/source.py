@@ -43,6 +43,9 @@ class LetterSource(Protocol):
     def are_marked(self, key: StateKey, record: StateRecord) -> bool:
         """Whether each dead letter of a list has a mark."""
 
+    def some_marks(self, key: StateKey, record: StateRecord) -> str:
+        """The statement that deletes the marks of a list that do not say that it has landed; "" if there is none."""
+
     def wait(self) -> None:
         """Return once the marks of a round are known."""
 
@@ -89,6 +92,12 @@ class InTable:
         """See :class:`LetterSource`."""
         with asking_target():
             return self.table.marked(key, record) == len(record.doubt.only)
+
+    def some_marks(self, key: StateKey, record: StateRecord) -> str:
+        """See :class:`LetterSource`.  Somebody deleted the others."""
+        with asking_target():
+            some = 0 < self.table.marked(key, record) < len(record.doubt.only)
+        return self.kept.table.deleting(self.table.marks_at(key, record)) if some else ""
 
     def wait(self) -> None:
         """See :class:`LetterSource`.  On a replica that lags, replayed dead letters would look open."""

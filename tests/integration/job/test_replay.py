@@ -390,6 +390,25 @@ def test_marks_whose_token_alone_is_remembered(make_kept: Callable[..., Kept], m
     kept.check()
 
 
+@pytest.mark.exit_of("REPLAY_MARKS_THERE")
+def test_some_of_the_marks_of_a_list(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Found by an adversary: it was given up as never landed, and dead letters with a mark were never chosen again."""
+    kept = make_kept()
+    kept.widen()
+    kept.crash(monkeypatch, "driver.before_after", "partition=0")
+    url, synced = kept.job.shards[0], "SETTINGS lightweight_deletes_sync = 2"
+    of_one = f"sink LIKE '%~replay' AND _kafka_offset = {GOOD} SETTINGS mutations_sync = 1"
+    command(url, f"ALTER TABLE {kept.table} DELETE WHERE {of_one}")
+    with pytest.raises(HaltError, match="CHS-336"):
+        kept.replay()
+    command(url, f"DELETE FROM {kept.target} WHERE id >= 1000 {synced}")
+    with pytest.raises(PreflightError, match="CHS-337.*only some of its replay marks") as refused:
+        kept.replay(verdict="resend")
+    command(url, f"{statements_of(refused.value, 'DELETE FROM')[0]} {synced}")
+    assert kept.replay(verdict=verdict_of(refused.value, "--resend"))["landed"] == 2 * BAD
+    kept.check()
+
+
 @pytest.mark.parametrize("kind", [Kept, pytest.param(KeptInTopic, marks=pytest.mark.soak)])
 def test_rows_that_somebody_deleted_behind_their_marks(
     make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, kind: type[Kept]

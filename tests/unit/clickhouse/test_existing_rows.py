@@ -89,8 +89,8 @@ def test_rows_without_state(records: Records) -> None:
     assert "for which this sink has no state (partition 0: 7 rows up to offset 6)" in finding.sentence
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
     assert (
-        "was lost, or you renamed the table, make sure that no process of the job is running, executors included, and "
-        "run `chsink state recover --senders-gone`; to land the records a second time on purpose, set"
+        "was lost, or you renamed the table, make sure that no process of the job is running, executors included, and no "
+        "`chsink dlq replay` of the sink; then run `chsink state recover --senders-gone`; to land the records a second time on purpose, set"
     ) in finding.fix
     assert finding.fix.index("do not run recover") < finding.fix.index("`chsink state recover")
 

@@ -32,6 +32,7 @@ class Replica:
     asked: list[str] = field(default_factory=list)
     all: list[Replica] = field(default_factory=list)
     gone: bool = False
+    listed: bool = True
 
     def query(self, sql: str, _parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         if self.gone:
@@ -66,7 +67,8 @@ def replay(replicas: list[Replica], *, routed: bool = True, shows: bool = True) 
     known = {} if shows else {"columns": ()}
     shard, clock = ShardTable(client, table("ReplicatedMergeTree", **known), URLS), StoppedClock()
     cluster: Any = SimpleNamespace(
-        every_server=lambda _: replicas,
+        every_server=lambda _: [one for one in replicas if one.listed],
+        former_servers=lambda _: [one for one in replicas if not one.listed],
         is_routed=lambda _: routed,
         clock=clock,
     )
@@ -115,3 +117,12 @@ def test_rows_that_are_there_are_there_on_two_replicas(replicas: list[Replica]) 
     """⚑ One replica's rows may be given up by the others; a list that a person calls landed is never sent again."""
     assert replay(replicas)._offsets_there(KEY, RECORD) == {}
     assert all("current" in one.asked for one in replicas)
+
+
+def test_a_replica_that_was_removed_is_waited_for_if_it_answers(replicas: list[Replica]) -> None:
+    """⚑ It may still insert; if it is gone, nothing has to wait for it."""
+    replicas[1].listed, replicas[1].busy = False, 1000
+    with pytest.raises(UnavailableError, match="CHS-710.*http://b"):
+        replay(replicas, shows=False)._offsets_there(KEY, RECORD)
+    replicas[1].gone = True
+    assert replay(replicas, shows=False)._offsets_there(KEY, RECORD) is None
