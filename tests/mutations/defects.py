@@ -324,6 +324,26 @@ DEFECTS = (
         often={"insert leaves its token": 5.0},
     ),
     Defect(
+        "of two shards that may be the recorded one, the first is taken",
+        (becomes("chsink.sharding.layout.Layout._replicas_now", "len(A) == 1 and B == 1", "bool(A)"),),
+        test="tests/unit/sharding/test_layout.py",
+    ),
+    Defect(
+        "recover does not wait for inserts of replays",
+        (becomes("chsink.recovery.landed_rows.wait_for_any_insert", "(sink, A(sink))", "(sink,)"),),
+        test="tests/unit/recovery/test_inserts_under_way.py",
+    ),
+    Defect(
+        "a replica that was removed is not waited for",
+        (becomes("chsink.clickhouse.window.DedupWindow.wait_where_answered", "A.wait_for_tokens(...)", "False"),),
+        test="tests/unit/replay/test_rows_there.py",
+    ),
+    Defect(
+        "a float is added for whole numbers that it rounds",
+        (never("chsink.decode.inferred._wider", "rounds"),),
+        test="tests/unit/clickhouse/test_unknown_fields.py",
+    ),
+    Defect(
         "a command names rows to delete by a state that is over",
         (drop("chsink.recovery.change.find", "catch_up(...)"),),
         test="tests/unit/recovery/test_change.py",
