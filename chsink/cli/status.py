@@ -76,7 +76,7 @@ def _print_lines(found: SinkStatus) -> None:
         typer.echo(line)
     for one in found.replays:
         what = f"{counted(one.dead_letters, 'dead letters')} of {one.topic}-{one.partition} into {one.table}"
-        typer.echo(f"a replay of {what} is in doubt: {as_typed('`chsink dlq replay`')} settles it")
+        typer.echo(f"a replay of {what} is in doubt: if none is running, {as_typed('`chsink dlq replay`')} settles it")
     if found.verified is not None:
         typer.echo(f"last verified {found.verified.sentence}")
     for halt in found.halts:

@@ -459,7 +459,8 @@ DOUBT_CHANGED = preflight(
 DOUBT_REPLAY = preflight(
     "CHS-227",
     "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt",
-    "run `chsink dlq replay`, which settles it, before you change the table, its replicas or its views",
+    "if no replay is running, run `chsink dlq replay`, which settles it, before you change the table, its replicas or "
+    "its views",
 )
 DOUBT_COLUMNS = preflight(
     "CHS-227",

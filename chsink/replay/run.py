@@ -299,8 +299,9 @@ class Replay:
         """
         only, clock, there = f"AND {offsets_in(record.doubt.only)}", self.clickhouse.clock, Counter[int]()
         with asking_target():
-            layout, head = self.ledger.layout(record.sent.layout), token_head(key, record)
-            busy = self.window.wait_where_answered(head, str(record.range), self.clickhouse.former_servers(layout))
+            layout = self.ledger.layout(record.sent.layout)
+            head, what = token_head(key, record), f"{key.topic_partition} {record.range}"
+            busy = self.window.wait_where_answered(head, what, self.clickhouse.former_servers(layout))
             servers = self.clickhouse.every_server(layout)
             busy += [server.url for server in servers if self._wait_for_inserts(key, record, server)]
             shards = self._shards(key, record)
