@@ -6,14 +6,18 @@ Rules:
 - If a commit gets no answer, its outcome is unknown: open the id again, then read the group.
 - A group has no members: reading its offsets joins nothing and commits nothing.
 - Every failure is a KafkaException, even one that the client raises as SystemError during a delivery report.
+- A request that gets no answer ends all the same: after a restart of the broker, librdkafka may wait for ever to send
+  the group's offsets, whatever its timeout (its issue 5456).  Such a producer is of no use any more.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -25,6 +29,8 @@ RECONNECT_MS = 20
 """librdkafka waits half of this, 50 ms by default, before it connects to the next broker."""
 POLL_S = 0.1
 """How often a full queue is tried again."""
+GRACE_S = 5
+"""A request of the client is given up so long after its own timeout."""
 
 
 class TransactionalProducer:
@@ -86,17 +92,34 @@ class TransactionalProducer:
         moved = [ClientPartition(tp.topic, tp.partition, offset, note) for tp, offset in offsets.items()]
         with _client_errors():
             group = consumer.consumer_group_metadata()
-            self._producer.send_offsets_to_transaction(moved, group, self._timeout_s)
+            self._ended(self._producer.send_offsets_to_transaction, moved, group)
 
     def commit(self) -> None:
         """Make the messages visible and move the group.  A KafkaException means unknown, unless the error says more."""
         with _client_errors():
-            self._producer.commit_transaction(self._timeout_s)
+            self._ended(self._producer.commit_transaction)
 
     def abort(self) -> None:
         """Abort the transaction: its messages never become visible."""
         with _client_errors():
-            self._producer.abort_transaction(self._timeout_s)
+            self._ended(self._producer.abort_transaction)
+
+    def _ended(self, request: Callable[..., None], *arguments: object) -> None:
+        """Make the request in a thread that nothing waits for if it hangs, not even the end of the process."""
+        outcome = Future[None]()
+
+        def make() -> None:
+            try:
+                request(*arguments, self._timeout_s)
+                outcome.set_result(None)
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        Thread(target=make, name="transaction", daemon=True).start()
+        try:
+            outcome.result(self._timeout_s + GRACE_S)
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
 @contextmanager
