@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -92,34 +93,35 @@ class TransactionalProducer:
         moved = [ClientPartition(tp.topic, tp.partition, offset, note) for tp, offset in offsets.items()]
         with _client_errors():
             group = consumer.consumer_group_metadata()
-            self._ended(self._producer.send_offsets_to_transaction, moved, group)
+            in_time(partial(self._producer.send_offsets_to_transaction, moved, group), self._timeout_s)
 
     def commit(self) -> None:
         """Make the messages visible and move the group.  A KafkaException means unknown, unless the error says more."""
         with _client_errors():
-            self._ended(self._producer.commit_transaction)
+            in_time(self._producer.commit_transaction, self._timeout_s)
 
     def abort(self) -> None:
         """Abort the transaction: its messages never become visible."""
         with _client_errors():
-            self._ended(self._producer.abort_transaction)
+            in_time(self._producer.abort_transaction, self._timeout_s)
 
-    def _ended(self, request: Callable[..., None], *arguments: object) -> None:
-        """Make the request in a thread that nothing waits for if it hangs, not even the end of the process."""
-        outcome = Future[None]()
 
-        def make() -> None:
-            try:
-                request(*arguments, self._timeout_s)
-                outcome.set_result(None)
-            except BaseException as error:
-                outcome.set_exception(error)
+def in_time(request: Callable[[float], None], timeout_s: float) -> None:
+    """Make the request in a thread that nothing waits for if it hangs, not even the end of the process."""
+    outcome = Future[None]()
 
-        Thread(target=make, name="transaction", daemon=True).start()
+    def make() -> None:
         try:
-            outcome.result(self._timeout_s + GRACE_S)
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+            request(timeout_s)
+            outcome.set_result(None)
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=make, name="transaction", daemon=True).start()
+    try:
+        outcome.result(timeout_s + GRACE_S)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
 @contextmanager

@@ -85,7 +85,12 @@ class LettersTopic:
     @contextmanager
     def instead_of_kafka(self) -> Iterator[None]:
         """Inside the block, clients that chsink opens use this topic and wait by the hub's clock."""
-        mine = {"Producer": partial(Producer, self), "Consumer": partial(Consumer, self), "time": _Time(self.hub)}
+        mine = {
+            "Producer": partial(Producer, self),
+            "Consumer": partial(Consumer, self),
+            "time": _Time(self.hub),
+            "in_time": lambda request, timeout_s: request(timeout_s),
+        }
         before = [
             (module, name, vars(module)[name])
             for module in (topic, search, transactions)
