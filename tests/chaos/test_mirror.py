@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHANCE = random.Random(int(os.environ.get("SEED", "0")) or None)
-LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
+LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds", "mirror.timeout_s": 10}
 ENDED = (0, 5)
 WORKERS_DIE_S, OUTAGE_S = 6, 40
 
@@ -102,6 +102,17 @@ def test_broker_freezes(storm: Storm) -> None:
     storm.send()
     storm.pass_over()
     storm.world.tally.fired("mirror: broker frozen (SIGSTOP)")
+
+
+def test_broker_is_killed(storm: Storm) -> None:
+    """Found by a newcomer: the coordinator of an idle mirror waited in Kafka's client for good, and nothing said so."""
+    storm.world.kafka.kill()
+    storm.world.kafka.start()
+    storm.send()
+    storm.pass_over()
+    storm.send()
+    storm.pass_over()
+    storm.world.tally.killed("mirror: broker while the coordinator idles")
 
 
 def test_two_drivers(storm: Storm, spark: SparkSession) -> None:
