@@ -25,7 +25,7 @@ from chsink.driver.halts import Halts
 from chsink.driver.ledger import Ledger, read_records
 from chsink.errors import ChsinkError, HaltError, PreflightError, UnavailableError, halts, services, values
 from chsink.notation.sql import quote_string
-from chsink.ports import Queries, StateStore
+from chsink.ports import StateStore
 from chsink.refusals import asking_target
 from chsink.replay.choose import ChosenOffsets, LetterChooser, UnconfirmedError
 from chsink.replay.cutting import rounds_of
@@ -272,7 +272,7 @@ class Replay:
         """The token of the replay marks may be forgotten, too: from now on, look for the marks before sending them."""
         assert self.window.letters is not None
         with asking_target():
-            self._wait_for_inserts(key, record, self.window.letters.client)
+            self.window.wait_for_inserts(key, record, [self.window.letters.client])
         now = self.clickhouse.clock.now_ms()
         attempt, epoch = self.ledger.attempt(), self.ledger.epoch
         self.ledger.write({key: writes.renew(record, Seen(now, (mark,)), epoch=epoch, attempt=attempt)})
@@ -303,7 +303,7 @@ class Replay:
             head, what = token_head(key, record), f"{key.topic_partition} {record.range}"
             busy = self.window.wait_where_answered(head, what, self.clickhouse.former_servers(layout))
             servers = self.clickhouse.every_server(layout)
-            busy += [server.url for server in servers if self._wait_for_inserts(key, record, server)]
+            busy += [server.url for server in servers if self.window.wait_for_tokens(head, what, server)]
             shards = self._shards(key, record)
             shown = [shard for shard in shards if shard.table.takes_places]
             for shard in shown:
@@ -335,10 +335,6 @@ class Replay:
         table, offsets = self.clickhouse.targets[key.topic_table].table, offsets_in(sorted(there or record.doubt.only))
         delete = table.deleting(f"{of} AND {offsets}") if table.takes_places else "find them by their other columns"
         return {"tp": key.topic_partition, "table": key.table, "letters": len(record.doubt.only), "delete": delete}
-
-    def _wait_for_inserts(self, key: StateKey, record: StateRecord, server: Queries) -> bool:
-        """Whether it was inserting the list."""
-        return self.window.wait_for_tokens(token_head(key, record), f"{key.topic_partition} {record.range}", server)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chsink.embedded.kafka import EmbeddedKafka
     from chsink.embedded.stack import Stack
 
-__all__ = ["client", "create", "failpoints", "make_job", "pair", "services"]
+__all__ = ["client", "create", "failpoints", "make_job", "pair", "services", "trio"]
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,14 @@ def pair(
 ) -> Iterator[Sequence[ReplicaClickHouse]]:
     """Two replicas in the cluster ``replicas``, with the database of the job's tests."""
     yield from started(tmp_path_factory.mktemp("replicas"), zookeeper, 2)
+
+
+@pytest.fixture(scope="module")
+def trio(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
+) -> Iterator[Sequence[ReplicaClickHouse]]:
+    """Three replicas of a module's own."""
+    yield from started(tmp_path_factory.mktemp("trio"), zookeeper, 3)
 
 
 def started(folder: Path, zookeeper: EmbeddedZooKeeper, count: int) -> Iterator[Sequence[ReplicaClickHouse]]:

@@ -14,11 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chsink.embedded.stack import Stack
-from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from chsink.errors import PreflightError, UnavailableError
 from tests.integration.job.conftest import MakeJob, maker
 from tests.integration.job.faults import Failpoints, crash_before_after
-from tests.replicated.conftest import started
 from tests.support.doubt import forget_state, run
 from tests.support.job import Job, command, eventually, select
 from tests.support.proxies import HttpProxy
@@ -31,14 +29,6 @@ FORGETFUL = (
     "ENGINE = MergeTree ORDER BY tuple() SETTINGS non_replicated_deduplication_window = 8, cleanup_delay_period = 1, "
     "max_cleanup_delay_period = 1, cleanup_delay_period_random_add = 0"
 )
-
-
-@pytest.fixture(scope="module")
-def trio(
-    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
-) -> Iterator[Sequence[ReplicaClickHouse]]:
-    """Three replicas."""
-    yield from started(tmp_path_factory.mktemp("trio"), zookeeper, 3)
 
 
 @pytest.fixture

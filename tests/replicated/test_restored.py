@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,10 @@ from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.job.conftest import MakeJob, maker
-from tests.replicated.conftest import started
 from tests.support.job import command, eventually, select
 from tests.support.replicas.service import ReplicaClickHouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
-
-
-@pytest.fixture(scope="module")
-def trio(
-    tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
-) -> Iterator[Sequence[ReplicaClickHouse]]:
-    yield from started(tmp_path_factory.mktemp("trio"), zookeeper, 3)
 
 
 @pytest.fixture
