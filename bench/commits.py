@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def measure(place: Place) -> dict[str, Any]:
     for count in FILES:
         mirror = coordinated(place, lake, f"commit-{count}", 1, count)
         with mirror.coordinator() as coordinator:
-            _hand_over(mirror, _named(mirror, count))
+            tag = _tag(mirror, count)
+            _hand_over(mirror, tag, _named(mirror, tag, count))
             seconds, cpu_s = mirror.commit(coordinator)
         assert mirror.snapshots == 1
         found.append({"files": count, "seconds": seconds, "cpu_s": cpu_s})
@@ -41,10 +43,17 @@ def measure(place: Place) -> dict[str, Any]:
     return {"commits": found}
 
 
-def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
-    """``count`` files with the same rows."""
+def _tag(mirror: Coordinated, count: int) -> UnitTag:
+    """One range of an offset a file, as the first event of its unit says it."""
+    [tp], table = mirror.tps, str(mirror.work.metadata.table_uuid)
+    unit = f"{uuid.uuid4()}/{mirror.work.table}"
+    return UnitTag(unit, table, tp.topic, mirror.topic_id, tp.partition, 0, count, 0, 1, 0)
+
+
+def _named(mirror: Coordinated, tag: UnitTag, count: int) -> list[FileEntry]:
+    """``count`` files with the same rows, under names of the unit."""
     work = mirror.work
-    files = DataFiles(work.metadata, work.io, uuid.uuid4())
+    files = DataFiles(work.metadata, work.io, tag.file_id)
     rows = pa.RecordBatch.from_pydict({"value": pa.array([record(n) for n in range(ROWS)], pa.binary())})
     files.write(work.columns.decode(rows).batch)
     [file] = files.close()
@@ -57,20 +66,17 @@ def _named(mirror: Coordinated, count: int) -> list[FileEntry]:
     return entries
 
 
-def _hand_over(mirror: Coordinated, entries: list[FileEntry]) -> None:
-    """Hand over one range of an offset a file, with as many events as its files need."""
-    [tp] = mirror.tps
-    end, groups = len(entries), split(entries)
-    tag = (str(mirror.work.metadata.table_uuid), tp.topic, mirror.topic_id, tp.partition, 0, end)
-    unit = f"{uuid.uuid4()}/{mirror.work.table}"
+def _hand_over(mirror: Coordinated, tag: UnitTag, entries: list[FileEntry]) -> None:
+    """Hand over the unit, with as many events as its files need."""
+    [tp], groups = mirror.tps, split(entries)
     events = [
-        DataWritten(NO_COMMIT, mirror.work.reference, group, UnitTag(unit, *tag, number, len(groups), 0, None))
+        DataWritten(NO_COMMIT, mirror.work.reference, group, replace(tag, part=number, parts=len(groups)))
         for number, group in enumerate(groups)
     ]
     names = mirror.names
     values = [encode(Event(uuid.uuid4(), datetime.now(UTC), names.group, event)) for event in events]
     with names.sender(names.worker_id(tp), names.group) as sender:
-        sender.send(str(tp), values, {tp: end})
+        sender.send(str(tp), values, {tp: tag.until})
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:
