@@ -12,6 +12,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from kubeflow_spark_api.models.spark_v1beta2_spark_application import SparkV1beta2SparkApplication as SparkApplication
+from pydantic import ValidationError
 
 from chsink.config import Config, load
 from chsink.errors import halts
@@ -75,7 +77,7 @@ def as_pod(template: Object) -> Object:
 @FOLDERS
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_schemas_of_kubernetes_accept_them(folder: Path, version: str) -> None:
-    checked = [each for each in objects(folder) if "k8s.io/v1beta2" not in each["apiVersion"]]
+    checked = [each for each in objects(folder) if each["kind"] != "SparkApplication"]
     assert checked
     for each in [*checked, *map(as_pod, pods(folder))]:
         kubernetes_validate.validate(each, version, strict=True)
@@ -86,6 +88,35 @@ def test_the_schemas_refuse_what_is_wrong() -> None:
     pod["spec"]["containers"][0]["livenessProbe"]["httpGett"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(pod, VERSIONS[-1], strict=True)
+
+
+def lost(given: Any, kept: Any, at: str = "") -> Iterator[str]:
+    """The fields that are in ``given`` and not in ``kept``."""
+    if isinstance(given, dict):
+        for name in given:
+            yield from lost(given[name], kept[name], f"{at}.{name}") if name in kept else [f"{at}.{name}"]
+    elif isinstance(given, list):
+        for number, each in enumerate(given):
+            yield from lost(each, kept[number], f"{at}[{number}]")
+    elif given != kept:
+        yield at
+
+
+def unknown_to_the_operator(application: Object) -> list[str]:
+    """Fields that its schema does not have.  ValidationError for values that it refuses."""
+    read = SparkApplication.from_dict(application)
+    assert read is not None
+    return list(lost(application, read.to_dict()))
+
+
+def test_the_schema_of_the_operator_accepts_the_application() -> None:
+    [application] = [each for each in objects(OPERATOR) if each["kind"] == "SparkApplication"]
+    assert unknown_to_the_operator(application) == []
+    application["spec"]["driver"]["coresPerNode"] = 1
+    assert unknown_to_the_operator(application) == [".spec.driver.coresPerNode"]
+    application["spec"]["driver"]["cores"] = "one"
+    with pytest.raises(ValidationError, match=r"cores\n.*valid integer"):
+        unknown_to_the_operator(application)
 
 
 @FOLDERS
