@@ -351,11 +351,15 @@ class Config(Section):
 
     @property
     def verify_result(self) -> Path | None:
-        """``observe.verify_result``, or the file next to a checkpoint that is a folder of this machine; or None."""
+        """``observe.verify_result``, or the sink's file next to a checkpoint that is a folder of this machine; or None.
+
+        A new checkpoint beside the old one keeps it.
+        """
         if self.observe.verify_result is not None:
             return Path(self.observe.verify_result)
         checkpoint = urlsplit(self.sink.checkpoint or "none:")
-        return Path(f"{checkpoint.path.rstrip('/')}-verify.json") if checkpoint.scheme in ("", "file") else None
+        kept = Path(checkpoint.path).parent / f"{self.sink.name}-verify.json"
+        return kept if checkpoint.scheme in ("", "file") else None
 
     def mirror_checkpoint(self) -> str:
         """``mirror.checkpoint``, or the one next to ``sink.checkpoint``.  Raises InvalidConfigError CHS-110."""

@@ -66,16 +66,15 @@ TEXT_FOR_A_FEW = preflight(
     "{topic}: column {column} of {table} is text, because {count} of the {records} sampled values do not "
     "fit {type}; the first is at {first}",
     "if these values are mistakes, declare the column as {type} in the CREATE TABLE statement, and choose in "
-    "errors.on_bad_value what becomes of such records; a Float64 keeps about 16 digits, so declare a Decimal for "
-    "exact values; if --apply has created the table, drop it first; if the values are right, keep the text",
+    "errors.on_bad_value what becomes of such records{exact}; if --apply has created the table, drop it first; if the "
+    "values are right, keep the text",
 )
 TEXT_FOR_QUOTES = preflight(
     "CHS-512",
     "{topic}: column {column} of {table} is text, because {count} of the {records} sampled values are numbers in "
     "quotes; all of them fit {type}; the first is at {first}",
-    "if they are numbers, declare the column as {type} in the CREATE TABLE statement; a Float64 keeps about 16 "
-    "digits, so declare a Decimal for exact values; if --apply has created the table, drop it first; otherwise keep "
-    "the text",
+    "if they are numbers, declare the column as {type} in the CREATE TABLE statement{exact}; if --apply has created "
+    "the table, drop it first; otherwise keep the text",
 )
 SAMPLE_MISSPELT = preflight(
     "CHS-508",

@@ -35,6 +35,11 @@ class Guess:
     options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def registered(self) -> bool:
+        """Whether a registry holds its schemas."""
+        return self.format in {name for name, _ in _KINDS.values()}
+
 
 def guess(values: Sequence[bytes], kind_of: Callable[[int], str]) -> Guess:
     """The format of these values (at least one).  ``kind_of`` gives the kind of a registered schema by its id."""

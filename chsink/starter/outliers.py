@@ -29,6 +29,8 @@ _Place = str
 """``topic-partition@offset``."""
 QUOTED: Final = "number in quotes"
 """What is counted of it instead of TEXT."""
+EXACT: Final = "; a Float64 keeps about 16 digits, so declare a Decimal for exact values"
+"""Said of a column that would hold floats."""
 
 
 @dataclass(slots=True)
@@ -93,7 +95,8 @@ def outliers(
         odd = [place for other in others or [QUOTED] for place in each.places.get(other, ())]
         if odd:
             place = {"topic": route.topic, "table": table, "column": name, "type": kind, "first": odd[0]}
-            yield found(Severity.WARNING, entry, count=len(odd), records=sum(each.counts.values()), **place)
+            said = {"records": sum(each.counts.values()), "exact": EXACT if "Float64" in kind else "", **place}
+            yield found(Severity.WARNING, entry, count=len(odd), **said)
 
 
 def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[_Place]:

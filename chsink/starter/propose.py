@@ -62,7 +62,7 @@ def propose(start: StartingPoint, count: int) -> Proposal:
         if not values:
             raise preflight.NOTHING_TO_GUESS_FROM(topic=start.topic)
         found = guess(values, _kinds(start, services.config))
-    text = job_text(start, found)
+    text = job_text(start if found.registered else replace(start, registry=None), found)
     with connected(_loaded(text)) as services:
         config, route = services.config, services.config.routes[0]
         columns = inferred(config, services.kafka, [route])

@@ -15,6 +15,8 @@ LONG_S: Final = 1800.0
 """A range that is in doubt for longer is worth a warning (docs/operations.md, alerts)."""
 STILL_S: Final = 45.0
 """Seconds without a record landed after which a lag is worth a warning."""
+UNCOMMITTED_S: Final = 600.0
+"""The same without a commit of the mirror."""
 
 Level = Literal["good", "busy", "idle", "warn", "bad"]
 
@@ -56,6 +58,9 @@ def _doubtful(picture: Picture) -> Iterator[Health]:
     status = picture.status
     if picture.job is not None and picture.job.ending:
         yield Health("idle", "The job has ended, and this page is no longer updated.")
+    if (waited_s := _uncommitted_s(picture)) > UNCOMMITTED_S:
+        since = f"Nothing was committed for {duration(waited_s)}: does the mirror run, and commit?"
+        yield Health("warn", f"{_of_mirror(picture).lstrip()} {since}")
     if status is None:
         return
     if status.lag_unknown is not None:
@@ -133,6 +138,13 @@ def _of_mirror(picture: Picture) -> str:
         return ""
     behind = sum(table.lag for table in picture.mirror.status.tables)
     return f" The mirror is {counted(behind, 'offsets')} behind." if behind else ""
+
+
+def _uncommitted_s(picture: Picture) -> float:
+    """How long records of a table have waited without a commit to it; the longest of all tables."""
+    tables = [] if picture.mirror is None or picture.mirror.status is None else picture.mirror.status.tables
+    commits = [(table.lag_s or 0.0, table.measures()["last_commit"] or 0.0) for table in tables if table.lag]
+    return max((min(oldest_s, picture.at_ms / 1000 - at_s) for oldest_s, at_s in commits), default=0.0)
 
 
 def _ids(ids: Iterable[str]) -> str:

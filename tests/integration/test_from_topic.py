@@ -175,6 +175,10 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
         assert "3 of 3 sampled values" in said and "Avro with a registered schema" in said
         assert types(url, table) == {"id": "Nullable(Int64)", "city": "Nullable(String)"}
         assert load("job.toml", environ={}).schema_registry.url == (registry.url,)
+        plain = topic()
+        produce(kafka.bootstrap, plain, 0, ['{"id": 1}'])
+        done(init(plain, "plain.toml", "--table", f"{table}1", "--registry", registry.url))
+        assert load("plain.toml", environ={}).schema_registry.url == ()  # nothing in it needs a registry
     with RegistryService() as another:
         refused(
             init(name, "other.toml", "--table", f"{table}2", "--registry", another.url),

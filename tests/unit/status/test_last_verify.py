@@ -36,7 +36,7 @@ def report(*missing: int) -> Report:
 def test_the_newest_result_is_kept(tmp_path: Path) -> None:
     config = job(f"{tmp_path}/checkpoint/")
     file = config.verify_result
-    assert file == tmp_path / "checkpoint-verify.json"
+    assert file == tmp_path / "flights-verify.json" == job(f"{tmp_path}/new").verify_result
     assert last_verify(file, "flights") is None
 
     _keep(config, report(4, 5), Selection())
@@ -54,8 +54,8 @@ def test_the_newest_result_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "file"),
     [
-        ("/data/c", "/data/c-verify.json"),
-        ("file:///data/c", "/data/c-verify.json"),
+        ("/data/c", "/data/flights-verify.json"),
+        ("file:///data/c", "/data/flights-verify.json"),
         ("s3a://bucket/c", None),
         ("hdfs:/c", None),
     ],

@@ -121,6 +121,29 @@ def test_a_mirror_that_is_behind_or_alone() -> None:
     assert (done.level, done.sentence) == ("good", "Up to date: the mirror has all that Kafka holds.")
 
 
+@pytest.mark.parametrize(
+    ("oldest_s", "last_commit", "seconds"),
+    [
+        (900.0, pictures.at(-800), 800),
+        (900.0, None, 900),
+        (900.0, pictures.at(-30), None),
+        (20.0, pictures.at(-800), None),
+    ],
+)
+def test_a_mirror_that_does_not_commit(oldest_s: float, last_commit: str | None, seconds: float | None) -> None:
+    """It hands over, so ClickHouse's side is well.  A table that was idle is no reason, nor are old records."""
+    found = pictures.mirrored().mirror
+    assert found is not None and found.status is not None
+    table = replace(found.status.tables[0], problem="", lag_s=oldest_s, last_commit=last_commit)
+    for beside in (None, sink()):
+        said = health(picture(beside, mirror=MirrorPicture(replace(found.status, tables=(table,)))))
+        assert (said.level == "warn") is (seconds is not None)
+        assert seconds is None or said.sentence == (
+            f"The mirror is 60,210 offsets behind. Nothing was committed for {duration(seconds)}: does the mirror run, and "
+            "commit?"
+        )
+
+
 def test_a_mirror_that_cannot_be_read() -> None:
     lost = MirrorPicture(failure=failure_of(services.KAFKA_UNAVAILABLE(bootstrap="k:1", reason="refused")))
     for found in (None, sink()):
