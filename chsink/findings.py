@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from chsink.as_typed import as_typed
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.errors.counts import filled
 from chsink.errors.entry import Entry, fields
@@ -53,7 +54,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, object]:
         """The finding as a JSON object, for programs."""
-        return {"id": self.id, "severity": str(self.severity), "sentence": self.sentence, "fix": self.fix}
+        return {"id": self.id, "severity": str(self.severity), "sentence": self.sentence, "fix": as_typed(self.fix)}
 
     def error(self) -> ChsinkError:
         """The error to raise when the finding stops a start."""

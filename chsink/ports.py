@@ -122,6 +122,11 @@ class Unanswered(Exception):
     """No answer came (reset, timeout, truncated body).  The request may have reached the server."""
 
 
+def is_away(error: ServerRefused | Unanswered) -> bool:
+    """Whether ClickHouse did not answer: nothing did, or something before it, such as a balancer (503)."""
+    return isinstance(error, Unanswered) or error.code is None
+
+
 class Unreachable(Unanswered):
     """The connection was refused, so nothing was sent."""
 

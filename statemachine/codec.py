@@ -93,12 +93,14 @@ def _whole(part: type[Whole], document: dict[str, Any]) -> Whole:
 
 
 def _mark(mark: Mark) -> list[Any]:
-    names = (mark.feeds, mark.uuids) if mark.uuids else (mark.feeds,) if mark.feeds else ()
-    return [mark.blocks, mark.since_s, mark.fed, mark.at_s, *names]
+    rest = [mark.feeds, mark.uuids, list(mark.window)]
+    while rest and not rest[-1]:
+        rest.pop()
+    return [mark.blocks, mark.since_s, mark.fed, mark.at_s, *rest]
 
 
 def _seen(before_at: int, marks: list[list[Any]]) -> Seen:
-    return Seen(before_at, tuple(Mark(*mark) for mark in marks))
+    return Seen(before_at, tuple(Mark(*mark[:6], *map(tuple, mark[6:])) for mark in marks))
 
 
 def _doubt(*, probe: bool = False, expired: dict[str, Any] | None = None, only: tuple[int, ...] = ()) -> Unsettled:

@@ -55,7 +55,9 @@ class Mark:
     definition.  The growth tells how many inserts came since.  ``fed`` counts the blocks of all tables that its views
     fill, together; ``feeds`` is a digest of which tables these are, "" if there are none.  ``at_s`` is that moment by
     the server's clock: a client's clock never decides how old a token is.  ``uuids`` is a digest of the UUIDs that
-    Replicated tables have on the replica that answered, "" if there are none.
+    Replicated tables have on the replica that answered, "" if there are none.  ``window`` is what tokens were kept for:
+    blocks of the table, blocks of the table that forgets soonest of those that its views fill, and seconds; 0 where
+    there is no such limit.
     """
 
     blocks: int
@@ -64,6 +66,7 @@ class Mark:
     at_s: int = 0
     feeds: str = ""
     uuids: str = ""
+    window: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

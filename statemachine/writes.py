@@ -215,9 +215,11 @@ def with_new_tokens(record: StateRecord, *, epoch: int, attempt: str) -> StateRe
 
 
 def reset(record: StateRecord, *, epoch: int, attempt: str, left: bool = False) -> StateRecord:
-    """Forget what landed.  Whatever lands next is another incarnation: no older token names it."""
+    """Forget what landed, to land again from Kafka's first record on.  Whatever lands next is another incarnation: no
+    older token names it.
+    """
     assert record.epoch <= epoch, record
-    life = TopicLife(incarnation=record.life.incarnation + 1, older_end=record.known_end)
+    life = TopicLife(incarnation=record.life.incarnation + 1, older_end=record.known_end, late=True)
     return empty(epoch, attempt, life, left=left)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from chsink.as_typed import as_typed
 from chsink.cli.options import DEFAULT_CONFIG, ConfigOption, SetOption, load_config, log_format
 from chsink.cli.output import (
     JsonOption,
@@ -106,7 +107,7 @@ def status(
     print_table(COLUMNS, [[str(t[c]) if t[c] is not None else "-" for c in COLUMNS] for t in found["tables"]])
     for table in found["tables"]:
         if table["problem"]:
-            typer.echo(table["problem"], err=True)
+            typer.echo(f"{table['problem']}\n  fix: {table['fix']}", err=True)
 
 
 CHANGES = (
@@ -231,6 +232,8 @@ def mirror_status(config: Path, assignments: list[str] | None) -> dict[str, Any]
     from chsink.mirror.status import status_of
 
     found = status_of(loaded, open_admin(loaded), SystemClock().now_ms()).as_dict()
+    for table in found["tables"]:
+        table["fix"] = as_typed(table["fix"])
     if found["owner"] is not None:
         since = datetime.fromtimestamp(found["owner"].pop("since_ms") / 1000, UTC)
         found["owner"]["since"] = since.isoformat(timespec="seconds")

@@ -176,39 +176,38 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
 
 @state.command()
 def reset(  # noqa: PLR0917 - arguments and options of a command
-    topic: TopicArgument,
+    topic: Annotated[
+        str | None, typer.Argument(help="Kafka topic. Default, with --table: all topics of the table.", metavar="TOPIC")
+    ] = None,
     partitions: PartitionsArgument = None,
-    table: Annotated[str | None, typer.Option(help="Only this table of the topic.", metavar="TABLE")] = None,
+    table: Annotated[str | None, typer.Option(help="Only this table.", metavar="TABLE")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget what has landed of a topic and start a new incarnation. Stop the job first.
+    """Forget what has landed of a topic, or in a table, and start a new incarnation. Stop the job first.
 
     \b
-    chsink state reset flights        all partitions
-    chsink state reset flights 3      one of them
-    chsink state reset flights --table air.flights_raw
+    chsink state reset flights                           all partitions
+    chsink state reset flights 3                         one of them
+    chsink state reset flights --table air.flights_raw   what landed in one of the topic's tables
+    chsink state reset --table air.flights_raw           what landed in the table, from all topics
 
     A `chsink dlq replay` that runs is stopped (CHS-801); one that is in doubt must be settled first (CHS-338).
 
-    Rows stay in the table, and the next start inserts every record that it reads. Between the reset and the start,
-    delete the rows and dead letters of these records, with their replay marks, also from the targets of dependent
-    views, or they land twice. Set kafka.starting_offsets to "earliest", and sink.checkpoint to a new folder.
+    Rows stay in the table, and the next start lands again whatever Kafka holds of these partitions, from its first
+    record on. Between the reset and the start, delete the rows and dead letters of these records, with their replay
+    marks, also from the targets of dependent views, or they land twice. Set sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
+    if topic is table is None:
+        raise typer.BadParameter("name a TOPIC, or a table with --table")
     check_answerable(as_json=as_json, answered=yes)
     from chsink.recovery.decide import plan_reset
 
     with _services(load_config(config, assignments)) as services:
-        change = plan_reset(
-            services.clickhouse,
-            services.store,
-            services.kafka,
-            topic,
-            partitions or [],
-            table=_canonical(services, table),
-        )
+        named = _canonical(services, table)
+        change = plan_reset(services.clickhouse, services.store, topic, partitions or [], table=named)
         _confirm_and_carry_out(services, change, "reset", yes=yes, as_json=as_json)
 
 

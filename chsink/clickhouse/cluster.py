@@ -25,7 +25,7 @@ from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
-from chsink.ports import Clock, Replicas, Unanswered
+from chsink.ports import Clock, Replicas, ServerRefused, Unanswered, is_away
 from chsink.refusals import asking_target
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
@@ -47,6 +47,7 @@ class Cluster:
         self._described: dict[tuple[str, tuple[str, ...]], RoutedTable] = {}
         self._tables: dict[ClickHouseClient, Described] = {}
         self._away: set[str] = set()
+        self._silent: dict[str, int] = {}
 
     def anew(self, config: Config) -> Cluster:
         """The same servers, whose tables may have been altered.  ``config`` differs in its routes only."""
@@ -109,9 +110,14 @@ class Cluster:
         return self.on_first_endpoint(name)
 
     def on_first_endpoint(self, name: TableName) -> ShardTable:
-        """A table as the first endpoint describes it now."""
-        with asking_target():
-            table = self._read_now(self.clients[0], name.database, name.table)
+        """The table of dead letters, as the first endpoint describes it now."""
+        try:
+            with asking_target():
+                table = self._read_now(self.clients[0], name.database, name.table)
+        except ChsinkError as error:
+            if error.name != preflight.NO_TABLE.name:
+                raise
+            raise preflight.NO_TABLE_OF_LETTERS(**error.params) from error
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
 
     def described(self, route: Route) -> RoutedTable:
@@ -141,7 +147,9 @@ class Cluster:
                 try:
                     theirs = read_settings(replica.once(), kept.values())
                     tables = {at: remembering_least(table, theirs) for at, table in tables.items()}
-                except Unanswered:
+                except (Unanswered, ServerRefused) as error:
+                    if not is_away(error):
+                        raise
                     self._away.add(replica.url)
         return tables
 
@@ -241,6 +249,7 @@ class Cluster:
             math.ceil(self.config.clickhouse.insert_timeout_s),
             foreign_accepted=self.config.errors.on_existing_rows == "accept",
             letters=None if letters is None else replace(letters, client=retried(letters.client)),
+            silent=self._silent,
         )
 
     def insert_settings(self) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ shard; the growth since bounds the blocks that came.
 - The tables that views of the table fill remember tokens of their own, and may forget sooner: other tables feed them,
   too, and a block of the table may be several of theirs.  Their blocks are counted together, so the growth says
   something only while they are the same tables.
+- A window that was raised since then keeps no token that was forgotten before: the smaller one counts.
 - What a view makes of a block has the view's name in its token, or its UUID if the server has altered the view since it
   loaded it; nothing shows which.  So a view counts as another one where it was altered, or where it may have been and
   the server restarted, or a replica answers that did.
@@ -25,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.clickhouse.describe import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
-from chsink.clickhouse.table import TargetTable, in_keeper, read_columns, read_settings
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.formats.pipeline import digest_of
 from chsink.notation.sql import TableName
@@ -93,7 +94,12 @@ def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
     kept = [facts[each.at] for each in table.with_fed if in_keeper(each.engine)]
     since = max(fact.defined_s for fact in kept) if _in_keeper_alone(table) else own.started_s
     uuids = digest_of(sorted(fact.uuid for fact in kept)) if kept else ""
-    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table, facts), uuids), altered)
+    kept_for = (
+        table.window_blocks,
+        min((t.window_blocks for t in table.feeds), default=0),
+        min(windows_s(table), default=0),
+    )
+    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table, facts), uuids, kept_for), altered)
 
 
 def _in_keeper_alone(table: TargetTable) -> bool:
@@ -178,7 +184,7 @@ def why_too_late(table: TargetTable, then: Mark, now: Mark, slack: Slack) -> str
     """Why a token that was sent after ``then`` may be gone before an insert that is sent now has ended: by the server's
     clock.
     """
-    least, passed = min(windows_s(table), default=None), now.at_s - then.at_s
+    least, passed = min(windows_s(_as_then(table, then)), default=None), now.at_s - then.at_s
     if least is None:
         return None
     if passed < -slack.margin_s:
@@ -188,8 +194,24 @@ def why_too_late(table: TargetTable, then: Mark, now: Mark, slack: Slack) -> str
     return None
 
 
+def _as_then(table: TargetTable, then: Mark) -> TargetTable:
+    """The table as it has remembered tokens since ``then``: raising a window brings none back."""
+    if not then.window:
+        return table
+    blocks, fed, seconds = then.window
+    feeds = tuple(_at_most(each, fed, seconds) for each in table.feeds)
+    return replace(_at_most(table, blocks, seconds), feeds=feeds)
+
+
+def _at_most(table: TargetTable, blocks: int, seconds: int) -> TargetTable:
+    bounds = {NOT_REPLICATED: blocks, WINDOW[0]: blocks, WINDOW[1]: seconds}
+    least = {s: str(min(int(kept), bounds[s] or int(kept))) for s, kept in table.merge_tree.items() if s in bounds}
+    return replace(table, merge_tree={**table.merge_tree, **least})
+
+
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     """Why a token that was sent after ``then`` may be gone; None if it is still there, but for the limit by time."""
+    table = _as_then(table, then)
     if now.feeds != then.feeds:
         return (
             "the table's views, or the tables that they fill, have changed since the range was announced, or the "

@@ -83,13 +83,12 @@ class TargetTable:
     @property
     def window_blocks(self) -> int:
         """How many blocks of the whole table the deduplication remembers; 0: it does not deduplicate."""
-        name = "replicated_deduplication_window" if self.replicated else "non_replicated_deduplication_window"
-        return int(self.merge_tree[name])
+        return int(self.merge_tree[WINDOW[0] if self.replicated else NOT_REPLICATED])
 
     @property
     def window_s(self) -> int | None:
         """For how long a block is remembered, None when the table has no limit by time."""
-        return int(self.merge_tree["replicated_deduplication_window_seconds"]) if self.replicated else None
+        return int(self.merge_tree[WINDOW[1]]) if self.replicated else None
 
     @property
     def queues_inserts(self) -> bool:
@@ -234,7 +233,8 @@ def _described(
 
 
 WINDOW: Final = ("replicated_deduplication_window", "replicated_deduplication_window_seconds")
-SETTINGS: Final = ("async_insert", "non_replicated_deduplication_window", *WINDOW)
+NOT_REPLICATED: Final = "non_replicated_deduplication_window"
+SETTINGS: Final = ("async_insert", NOT_REPLICATED, *WINDOW)
 
 
 def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:

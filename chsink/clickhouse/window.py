@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.shards import ShardTable, asked
-from chsink.clickhouse.table import TargetTable, in_keeper
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper
 from chsink.clickhouse.unaccounted import check_nothing_landed
 from chsink.driver.pace import TableLimit
 from chsink.driver.roles import Looked
 from chsink.errors import halts, preflight, services
 from chsink.notation.sql import TableName
-from chsink.ports import Clock, Queries, Unanswered
+from chsink.ports import Clock, Queries, ServerRefused, Unanswered
 from chsink.statemachine.parts import Mark
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
@@ -41,6 +40,7 @@ _WAITING = (
     "%s is still running an insert of %s. Waiting up to %d s until it ends; then chsink looks for the rows. To end "
     "it at once, find it in system.processes and stop it with KILL QUERY"
 )
+_OUTLASTING = "%s may still run an insert whose sender is gone: waiting %.0f s, until it must have ended"
 _log = logging.getLogger(__name__)
 BEYOND = 2**62
 """Above any offset."""
@@ -55,6 +55,7 @@ class DedupWindow:
     ``insert_s`` (how long one may take) and ``margin_s`` (clocks of servers that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     ``letters`` is the table of dead letters, which every range may send to as to one more shard.
+    ``silent``: since when (steady ms) former servers do not answer.
     """
 
     shards: Callable[[str, str | None], Sequence[ShardTable]]
@@ -63,6 +64,7 @@ class DedupWindow:
     insert_s: int
     foreign_accepted: bool = False
     letters: ShardTable | None = None
+    silent: dict[str, int] = field(default_factory=dict)
 
     def places(self, table: str, layout: str | None) -> Sequence[ShardTable]:
         """Wherever a range of the table may be sent: the shards of a layout, and the table of dead letters."""
@@ -179,13 +181,28 @@ class DedupWindow:
             self.clock.sleep(LOOK_AGAIN_S)
         return told
 
-    def wait_where_answered(self, head: str, what: str, servers: Iterable[Queries]) -> list[str]:
-        """The same for servers that may be gone: one that does not answer runs nothing.  Returns which ran one."""
+    def wait_where_answered(
+        self, head: str, what: str, servers: Iterable[Queries], *, outlast: bool = True
+    ) -> list[str]:
+        """The same for servers that may be gone.  Returns which ran one.  One that does not answer may run one, too,
+        until its limit of time: with ``outlast``, that is waited for, once for each server.
+        """
         ran = list[str]()
         for server in servers:
-            with suppress(Unanswered):
+            try:
                 ran += [server.url] * self.wait_for_tokens(head, what, server)
+            except (Unanswered, ServerRefused) as error:
+                _log.warning("%s is asked for inserts of %s, and does not answer: %s", server.url, what, error)
+                if outlast:
+                    self._outlast(server.url)
         return ran
+
+    def _outlast(self, url: str) -> None:
+        now = self.clock.steady_ms()
+        left_s = (self.silent.setdefault(url, now) - now) / 1000 + self.insert_s
+        if left_s > 0:
+            _log.warning(_OUTLASTING, url, left_s)
+            self.clock.sleep(left_s)
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:
@@ -209,5 +226,5 @@ def check_window(table: TargetTable, url: str) -> None:
     if table.queues_inserts:
         raise preflight.INSERTS_QUEUED(table=table.canonical, url=url)
     if table.window_blocks == 0:
-        setting = "replicated_deduplication_window" if table.replicated else "non_replicated_deduplication_window"
+        setting = WINDOW[0] if table.replicated else NOT_REPLICATED
         raise preflight.NO_DEDUPLICATION(table=table.canonical, url=url, setting=setting)

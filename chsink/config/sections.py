@@ -55,7 +55,7 @@ class Kafka(Section):
     bootstrap: HostPorts
     """Bootstrap servers: `"host:port,host:port"`, or a list."""
     starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where to begin at the first start, for a new topic and after a reset. Partitions that are added later, recreated
+    """Where to begin at the first start and for a new topic. Partitions that are added later or were reset, recreated
     topics, and new topics that a `topic_pattern` matches begin at their first offset."""
     max_offsets_per_trigger: int | None = Field(default=None, gt=0)
     """Maximum offsets per micro-batch, over all partitions. Default: no limit. A batch that is too large is landed

@@ -116,17 +116,15 @@ class Lanes:
         Either another table of the topic had them before this checkpoint, or the table was reset and the checkpoint
         began at its old end: a state store whose reads lag can still give that.
         """
-        if not self.from_first:
-            return frozenset()
         records, suspects = self.ledger.records, []
         for key in lane.keys_of(planned):
             mine, tp = records.get(key), key.topic_partition
-            begins = planned[tp].start
-            if not begins or (mine is not None and mine.phase is not Phase.EMPTY):
+            begins, was_reset = planned[tp].start, mine is not None and mine.life.incarnation > 0
+            if not begins or not (self.from_first or was_reset) or (mine is not None and mine.phase is not Phase.EMPTY):
                 continue
             others = [records[other] for other in self._others(tp, lane) if other in records]
             had = any(r.phase is not Phase.EMPTY and r.life.first < begins for r in others)
-            if had or (mine is not None and mine.life.incarnation > 0):
+            if had or was_reset:
                 suspects.append(tp)
         starts = lane.kafka.log_starts(suspects) if suspects else {}
         return frozenset(tp for tp in suspects if starts[tp] < planned[tp].start)

@@ -11,9 +11,11 @@ from chsink.errors.steps import (
     FROM_EARLIEST,
     NEW_CHECKPOINT,
     OLDER_BACKUP,
+    OR_NEW_TOPIC,
     RECOVER,
     REPLAY_MARKS,
     RESUME,
+    RESUME_EITHER,
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -21,20 +23,22 @@ from chsink.errors.steps import (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink "
-    "verify`, and note the rows and dead letters that it shows as different: new records have taken their offsets; "
-    "run `chsink state reset {arguments}`. Keep what you noted, and the rows and dead letters of all other records "
-    "that Kafka has lost: the tables may have the only copy. For each partition in this command, delete those of the "
-    "records that Kafka still holds, also from the targets of dependent views, and "
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify "
+    "--json`, and note the rows and dead letters that it shows as different: new records have taken their offsets (a "
+    "list that ends in … has more: look at the rest with --from); run `chsink state reset {arguments}`. Keep what you"
+    " noted, and the rows and dead letters of all other records that Kafka has lost: the tables may have the only "
+    "copy. For each partition in this command, delete those of the records that Kafka still holds, also from the "
+    "targets of dependent views, and "
     + REPLAY_MARKS
+    + OR_NEW_TOPIC
     + ": otherwise they land twice. Then "
-    + FROM_EARLIEST,
+    + NEW_CHECKPOINT,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + RESUME,
+    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + RESUME_EITHER,
 )
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
@@ -69,8 +73,12 @@ CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
-    "with this checkpoint, these records would not be read again: if their rows and dead letters are still there, "
-    "delete them, or they land twice; then " + FROM_EARLIEST,
+    "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows, "
+    "also from the targets of dependent views, and the dead letters with "
+    + REPLAY_MARKS
+    + OR_NEW_TOPIC
+    + ": otherwise they land twice. Then "
+    + NEW_CHECKPOINT,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
@@ -79,7 +87,7 @@ TOPIC_RECREATED = halt(
     + "if no copy ran, and Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
     + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, then "
-    + FROM_EARLIEST,
+    + NEW_CHECKPOINT,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -165,7 +173,7 @@ DEAD_LETTER_REFUSED = halt(
 )
 DEAD_LETTERS_GROUP = halt(
     "CHS-335",
-    "{tp}: the consumer group {group} says that a newer run of this sink delivered dead letters ({note})",
+    "{tp}: the consumer group {group} has offsets of a newer run of this sink that delivered dead letters ({note})",
     "stop every process of the job; if its state was removed or restored, delete the group: kafka-consumer-groups.sh "
     "--bootstrap-server BROKER --delete --group {group}; then start again",
 )
@@ -184,8 +192,9 @@ REPLAY_ROWS_THERE = preflight(
     "CHS-337",
     "{tp}: an earlier replay of {letters:dead letters} is in doubt, and {table} already holds {rows} of their rows; "
     "sending these again would duplicate them",
-    "if each of the rows is there once, run `chsink dlq replay --landed`; if not, delete those that are there, on each "
-    "shard and in the targets of dependent views: {delete}; then run `chsink dlq replay --resend` again",
+    "if each of the {letters:dead letters} has its row there, once, run `chsink dlq replay --landed`; if not, delete "
+    "the rows that are there, on each shard and in the targets of dependent views: {delete}; then run `chsink dlq "
+    "replay --resend` again",
 )
 REPLAY_ROWS_MISSING = preflight(
     "CHS-337",
@@ -238,8 +247,8 @@ PIECE_INCOMPLETE = halt(
     "token may have been forgotten",
     "run `chsink state resolve {arguments} --resend`; "
     + DELETE_AND_AGAIN
-    + "; or insert all missing rows of the range in doubt yourself, including those of its other pieces, and run "
-    "`chsink state resolve {arguments} --landed` instead",
+    + "; or insert all missing rows and dead letters of the range in doubt yourself, including those of its other "
+    "pieces, and run `chsink state resolve {arguments} --landed` instead",
 )
 PIECE_DROPPED = halt(
     "CHS-314",
@@ -265,7 +274,7 @@ INSERT_REFUSED = halt(
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
     "the checkpoint is damaged: its file {path} {reason}",
-    RESUME + ": the sink resumes from its recorded state, so nothing is lost or inserted twice",
+    RESUME_EITHER + ". A start resumes from the recorded state, so nothing is lost or inserted twice",
 )
 CANNOT_PROBE = halt(
     "CHS-317",
@@ -295,8 +304,8 @@ SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
     "Kafka deleted records, or the topic was recreated; "
-    + RESUME
-    + ": the sink continues from its recorded state, and errors.on_gap decides whether a gap halts it",
+    + RESUME_EITHER
+    + ". A start continues from the recorded state, and errors.on_gap decides whether a gap halts it",
 )
 NO_STATE = preflight(
     "CHS-320",
@@ -423,7 +432,8 @@ _RESOLVE = (
 MIRROR_ROLLED_BACK = halt(
     "CHS-340",
     "Iceberg table {tables} was rolled back: its history no longer contains the mirror's last snapshot ({detail})",
-    "to undo the rollback, make that snapshot the current one, then start again; to keep the rollback, " + _RESOLVE,
+    "to undo the rollback, set the branch that the mirror writes to (main, unless mirror.branch names another) back to "
+    "that snapshot, then start again; to keep the rollback, " + _RESOLVE,
     runbook="Decide before you expire snapshots or delete orphan files.",
 )
 MIRROR_ROWS_GONE = halt(
@@ -494,9 +504,11 @@ MIRROR_RECORDS_GONE = halt(
 MIRROR_EVENTS_DAMAGED = halt(
     "CHS-347",
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
-    "stop the mirror; find the other program that writes to the control topic {topic}, and stop it; then delete "
-    "{topic}, which holds no records, and start again: chsink creates it, and reads again from the source topics what"
-    " was not committed yet",
+    "find the other program that writes to the control topic {topic}, and stop it. If mirrors of other sinks use "
+    "{topic}, too, let them commit first: `chsink mirror status` with their job files shows nothing pending. Stop "
+    "every mirror that uses the topic, then delete {topic}, and start again: chsink creates it, and reads again from "
+    "the source topics what was not committed yet, as far as Kafka still holds it (a record that Kafka no longer "
+    "holds halts the mirror with CHS-346)",
 )
 MIRROR_FILES_GONE = halt(
     "CHS-349",
@@ -511,12 +523,11 @@ MIRROR_LOG_SHRANK = halt(
     "CHS-350",
     "Kafka's log ends before offsets that Iceberg table {tables} already holds ({detail})",
     "Kafka lost records; find the cause first. To land everything that Kafka holds, name an empty table in "
-    "[[mirror.route]] and run `chsink mirror resolve` with its name and --reread. To continue this table at the log's"
-    " end, without the records that Kafka holds below it, set mirror.checkpoint to a new folder and run `chsink "
-    "mirror resolve {tables} --skip`. Then start again",
-    runbook="First find the cause, for example an unclean leader election. The table then continues at the log's end "
-    "at the time of the command; new records that reuse lost offsets below it do not land. To land everything "
-    "that Kafka holds, name an empty table in [[mirror.route]] and run the command with --reread for it.",
+    "[[mirror.route]], set mirror.checkpoint to a new folder, and run `chsink mirror resolve` with the table's name "
+    "and --reread. To continue this table at the log's end, without the records that Kafka holds below it, set "
+    "mirror.checkpoint to a new folder and run `chsink mirror resolve {tables} --skip`. Then start again",
+    runbook="The cause may be an unclean leader election. With --skip, the table continues at the log's end at the "
+    "time of the command; new records that reuse lost offsets below it do not land.",
 )
 MIRROR_ROWS_FOUND = halt(
     "CHS-351",
@@ -559,8 +570,8 @@ MIRROR_ROWS_BEYOND_LOG = preflight(
     "CHS-355",
     "Iceberg table {table} has a row for offset {row} of {tp}, and Kafka's log ends at {end}: the topic was created "
     "again, or its log lost records",
-    "to continue at the log's end, without what {tp} holds now, run `chsink mirror resolve {table} --skip`; "
-    + _FROM_THE_START,
+    "to continue at the log's end, so that the records that {tp} holds now do not land, run `chsink mirror resolve "
+    "{table} --skip`; " + _FROM_THE_START,
 )
 MIRROR_ROWS_OF_OTHERS = preflight(
     "CHS-355",
@@ -597,7 +608,7 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
-    "delete the connector; if it landed what the mirror had landed already, roll the table back to snapshot "
+    "delete the connector; if it landed records that the mirror had landed before, roll the table back to snapshot "
     "{snapshot}; if it continued where the mirror stopped, move the mirror to a job file of its own with a new "
     "sink.name, remove the table property {property}, and run `chsink mirror takeover`",
 )

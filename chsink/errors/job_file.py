@@ -539,8 +539,8 @@ NO_CLICKHOUSE = config(
 NO_DEAD_LETTERS = config(
     "CHS-115",
     "the job file does not say where dead letters go",
-    'set dead_letters.topic = "…", or dead_letters.table = "…" (`chsink sql dead-letters` prints the statement that '
-    'creates it); every "dead_letter" in [errors] needs one of them, and so does `chsink dlq`',
+    'set dead_letters.topic = "…"; or set dead_letters.table = "…", then run `chsink sql dead-letters`, which prints '
+    'the statement that creates it; every "dead_letter" in [errors] needs one of them, and so does `chsink dlq`',
 )
 DELETES_NEED_KEYS = config(
     "CHS-115",

@@ -8,28 +8,29 @@ from chsink.errors.steps import (
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
     NEW_CHECKPOINT,
+    OR_NEW_TOPIC,
     RECOVER,
     REPLAY_MARKS,
     RESOLVE_BEFORE_START,
-    RESUME,
+    RESUME_EITHER,
     choose,
 )
 
 _NEW = (
-    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement for it, "
-    "or `chsink sql dead-letters` if it is the table of dead letters) and grant SELECT and INSERT on it; or "
+    "if no record has landed in it yet: create it on every shard (`chsink sql create-table` prints a statement for it) "
+    "and grant SELECT and INSERT on it; or "
 )
 _DROPPED = (
     ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
-    "that the backup lacks); or stop the job, create the table, run `chsink state reset {topic} --table "
-    "{table:shell}`, delete, of the records that Kafka still holds, the rows in the targets of its views, and the "
-    "dead letters with "
+    "that the backup lacks); or stop the job, create the table, run `chsink state reset --table {table:shell}`, "
+    "delete, of the records that Kafka still holds, the rows in the targets of its views, and the dead letters with "
     + REPLAY_MARKS
-    + " (if these are in a Kafka topic, name a new one in dead_letters.topic instead), set kafka.starting_offsets = "
-    '"earliest", and ' + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
+    + OR_NEW_TOPIC
+    + ", and "
+    + NEW_CHECKPOINT
+    + ": chsink lands what Kafka still holds"
 )
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
-_DROPPED_OF_A_TOPIC = _DROPPED.replace("{topic}", "TOPIC")
 
 TOPIC_MISSING = preflight(
     "CHS-201",
@@ -48,7 +49,14 @@ PARTITION_MISSING = preflight(
 NO_TABLE = preflight(
     "CHS-202",
     "the table {table} does not exist at {url}, or this user cannot see it",
-    _NEW + "correct the name in the job file" + _DROPPED_OF_A_TOPIC,
+    _NEW + "correct the name in the job file" + _DROPPED,
+)
+NO_TABLE_OF_LETTERS = preflight(
+    "CHS-202",
+    "the table of dead letters, {table}, does not exist at {url}, or this user cannot see it",
+    "if no dead letter is in it yet: create it there (`chsink sql dead-letters` prints the statement) and grant SELECT "
+    "and INSERT on it; or correct dead_letters.table. If it held dead letters and is gone: restore it from a backup, "
+    "or create it again; then run `chsink verify`, which names the records whose dead letters are missing",
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
@@ -180,9 +188,9 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "stop the job and run `chsink status`; if no topic-partition of {table} is at BEFORE, run ALTER TABLE {table} "
-    "MODIFY SETTING {setting} = 10000; if one is, ClickHouse has forgotten its tokens, so resolve it before the "
-    "ALTER: " + choose("chsink state resolve TOPIC PARTITION") + "; then run the ALTER",
+    "ClickHouse has forgotten its tokens. Stop the job and resolve what is in doubt before you change the setting: "
+    + RESOLVE_BEFORE_START
+    + ". Then run ALTER TABLE {table} MODIFY SETTING {setting} = 10000",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -440,7 +448,8 @@ TOPIC_IS_ANOTHER = preflight(
 PARTITIONS_GONE = preflight(
     "CHS-226",
     "state is recorded for {topic} partitions {partitions}, which no longer exist: the topic was recreated with fewer",
-    "if that is intended, forget the state of each of them: {reset}",
+    "if that is intended, forget their state: stop the job and run `{reset}`; keep their rows: Kafka no longer has "
+    "these records; then " + NEW_CHECKPOINT,
 )
 DOUBT_NOT_ROUTED = preflight(
     "CHS-227",
@@ -536,8 +545,9 @@ TABLE_IS_EMPTY = preflight(
     "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
     "all rows of the records that Kafka still holds, older ones too; delete the dead letters of these records with "
     + REPLAY_MARKS
-    + "; if they are in a Kafka topic, name a new one in dead_letters.topic instead; set kafka.starting_offsets = "
-    '"earliest"; ' + NEW_CHECKPOINT,
+    + OR_NEW_TOPIC
+    + "; "
+    + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
@@ -665,13 +675,14 @@ REPLICA_FORGETS = preflight(
 REPLICA_READONLY = preflight(
     "CHS-244",
     "{table} at {url} takes no inserts: {why}",
-    "check this server's connection to its Keeper. If that is in order, run SYSTEM RESTART REPLICA {table} on this "
-    "server, and then SYSTEM RESTORE REPLICA {table} if the Keeper has lost the replica's data. But if it has lost "
-    "the data of all replicas, first stop the job, and run SELECT count() FROM {table} on each of them: restore the "
-    "replica with the most rows first, because the others then detach the rows that it does not have. The "
-    "deduplication tokens are lost, too: "
+    "check this server's connection to its Keeper. If the Keeper has lost the data of all replicas of {table}: stop "
+    "the job, run SELECT count() FROM {table} on each of them, and, beginning with the replica that has the most rows"
+    " (the others then detach rows that it does not have), run SYSTEM RESTART REPLICA {table} and SYSTEM RESTORE "
+    "REPLICA {table} on each. The deduplication tokens are lost, too: "
     + RESOLVE_BEFORE_START
-    + ". Then run `chsink verify`: rows that it misses may be in detached parts (system.detached_parts)",
+    + ". Then run `chsink verify`: rows that it misses may be in detached parts (system.detached_parts). If the Keeper "
+    "has lost the data of this replica only: run the same two statements on this server. If it has lost nothing: run "
+    "SYSTEM RESTART REPLICA {table} on this server",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -755,9 +766,7 @@ CHECKPOINT_NOT_WRITABLE = preflight(
 CHECKPOINT_FOREIGN = preflight(
     "CHS-239",
     "checkpoint {checkpoint} does not belong to this job: {reason}",
-    RESUME
-    + "; for the mirror, set mirror.checkpoint to a new folder. A start resumes from the recorded state, not from the "
-    "checkpoint",
+    RESUME_EITHER + ". A start resumes from the recorded state, not from the checkpoint",
     ok="checkpoint {checkpoint} is writable and belongs to this job",
 )
 CHECKPOINT_NOT_CHECKED = preflight(
@@ -865,17 +874,20 @@ MIRROR_NO_TABLE = preflight(
     "Iceberg table {table} does not exist in catalog {catalog}",
     "correct [[mirror.route]] or mirror.catalog; if the mirror never wrote to the table, create the table (`chsink "
     "sql create-table --iceberg` prints the statements for Spark); if the mirror never read the table's topics "
-    "either, you can set auto_create = true in its [[mirror.route]] instead; if the table existed before, see CHS-343",
+    "either, you can set auto_create = true in its [[mirror.route]] instead; if the mirror wrote to it and it is "
+    "gone, restore it, or create it empty and run `chsink mirror resolve {table:shell}` with --reread to land what "
+    "Kafka still holds, or with --skip to begin with the next records; then start again",
     ok="Iceberg table {table}: {columns:columns}, format version 2, Parquet{partitions}",
 )
 MIRROR_TABLE_DROPPED = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}; auto_create does not create it, because the mirror has "
     "read its topics before",
-    "if you no longer want this table, remove its [[mirror.route]]; otherwise restore it and start again, or create it "
-    "empty (`chsink sql create-table --iceberg` prints the statements for Spark) and run `chsink mirror resolve "
-    "{table:shell}` with --reread to land what Kafka still holds, or with --skip to begin with the next records; then "
-    "start again",
+    "if you no longer want this table, remove it from [[mirror.route]] or from its table_by (if only records name it,"
+    " remove its property chsink.named… from the first table of its route); otherwise restore it and start again, or "
+    "create it empty (`chsink sql create-table --iceberg` prints the statements for tables that the job file names) "
+    "and run `chsink mirror resolve {table:shell}` with --reread to land what Kafka still holds, or with --skip to "
+    "begin with the next records; then start again",
 )
 MIRROR_NO_BRANCH = preflight(
     "CHS-262",
@@ -1054,7 +1066,8 @@ SCHEMA_FILE_WRONG = preflight(
 NO_DEAD_LETTERS_TOPIC = preflight(
     "CHS-273",
     "Kafka has no topic {topic}, which dead_letters.topic names",
-    "create it with cleanup.policy=delete and retention.ms=-1, or correct dead_letters.topic",
+    "create it: kafka-topics.sh --bootstrap-server BROKER --create --topic {topic} --partitions 4 --config "
+    "cleanup.policy=delete --config retention.ms=-1; or correct dead_letters.topic",
 )
 DEAD_LETTERS_EXPIRE = preflight(
     "CHS-274",

@@ -8,7 +8,7 @@ STATE_STORE_UNAVAILABLE = unavailable(
     "CHS-701",
     "the state store ({store}) does not answer: {reason}",
     "check the network and the store's servers (those that [state] names; if it names none, the first of "
-    "clickhouse.endpoints), then start again",
+    "clickhouse.endpoints), then try again",
 )
 STATE_NOT_REACHED = unavailable(
     "CHS-701",
@@ -188,8 +188,8 @@ MIRROR_COMMITS_FAIL = unavailable(
 MIRROR_NO_ANSWER = unavailable(
     "CHS-720",
     "the mirror did not commit within {seconds} seconds: {began}",
-    "if the mirror does not run, start it: it then commits what was handed over; if it runs, its log names the "
-    "table whose commits fail",
+    "if the mirror does not run, start it: it then commits what was handed over; if it runs, its log names a table "
+    "whose commits fail; if the log names none, stop the mirror and start it again: nothing is lost",
 )
 MIRROR_NO_COORDINATOR = unavailable(
     "CHS-721",

@@ -9,6 +9,7 @@ RESUME: Final = (
     "start with a new checkpoint (set sink.checkpoint to a new folder; if the sink has landed nothing at all yet, also "
     'set kafka.starting_offsets to "earliest")'
 )
+RESUME_EITHER: Final = RESUME + "; for the mirror, set mirror.checkpoint to a new folder"
 FROM_EARLIEST: Final = (
     'set kafka.starting_offsets = "earliest" ("latest" would skip the records that Kafka holds now), and '
     + NEW_CHECKPOINT
@@ -30,6 +31,7 @@ COPY_ELSEWHERE: Final = (
 )
 DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
 REPLAY_MARKS: Final = "their replay marks (rows of the sink NAME~replay)"
+OR_NEW_TOPIC: Final = " (if dead letters are in a Kafka topic, name a new one in dead_letters.topic instead)"
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
     "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, also "
@@ -37,8 +39,8 @@ RESOLVE_BEFORE_START: Final = (
     + ALL_THERE
     + "; otherwise with --resend ("
     + DELETE_AND_AGAIN
-    + "). If it shows a replay in doubt into {table}, run `chsink dlq replay --landed` if each of its dead "
-    "letters has its row, once; otherwise `chsink dlq replay --resend` (" + DELETE_AND_AGAIN + ")"
+    + "). If it shows a replay in doubt into {table}, run `chsink dlq replay --landed` if each dead letter of all "
+    "replays that it shows has its row, once; otherwise `chsink dlq replay --resend` (" + DELETE_AND_AGAIN + ")"
 )
 
 

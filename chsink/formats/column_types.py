@@ -121,8 +121,8 @@ class ClickHouseTypes:
         return wider(one, other)
 
     def of_schemas(self, one: str, other: str) -> str:
-        """One that holds both if both are numbers, else the first."""
-        return widest_number(one, other) or one
+        """One that holds both exactly if both are numbers, text if there is none; else the first."""
+        return wider(one, other) if widest_number(one, other) else one
 
     def codec(self, kind: str) -> Codec:
         """See :class:`ColumnTypes`."""

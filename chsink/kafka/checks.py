@@ -69,13 +69,13 @@ def _recreated(topic: str, topic_id: str | None, mine: StateRecords) -> Iterator
 
 def _gone(topic: str, partitions: Sequence[TopicPartition]) -> Iterator[Finding]:
     if partitions:
-        numbers = ", ".join(str(tp.partition) for tp in partitions)
+        numbers = [str(tp.partition) for tp in partitions]
         yield found(
             Severity.WARNING,
             preflight.PARTITIONS_GONE,
             topic=topic,
-            partitions=numbers,
-            reset=f"chsink state reset {topic} {partitions[0].partition}",
+            partitions=", ".join(numbers),
+            reset=f"chsink state reset {topic} {' '.join(numbers)}",
         )
 
 

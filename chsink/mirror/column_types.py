@@ -183,8 +183,9 @@ class IcebergTypes:
         return StringType()
 
     def of_schemas(self, one: IcebergType, other: IcebergType) -> IcebergType:
-        """See :class:`chsink.formats.column_types.ColumnTypes`."""
-        return self.wider(one, other)
+        """Text for long whole numbers and fractions: a double would round."""
+        rounds = {type(one), type(other)} in ({LongType, FloatType}, {LongType, DoubleType})
+        return StringType() if rounds else self.wider(one, other)
 
     def codec(self, kind: IcebergType) -> Codec:
         """See :class:`chsink.formats.column_types.ColumnTypes`."""

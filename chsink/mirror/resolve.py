@@ -101,9 +101,9 @@ def decide(
     tables = {name: targets[name] for name in named}
     shown = {name: _known(_there(name, target)) for name, target in tables.items()}  # before the logs, which may grow
     ids, tps = source.topic_ids(topics), source.partitions(topics)
-    starts, ends = source.log_starts(tps), source.log_ends(tps)
     with closing(names.offsets()) as group:
-        committed = group.committed(tps)
+        committed = group.committed(tps)  # before the logs' ends: it may move, and is never beyond what Kafka holds
+    starts, ends = source.log_starts(tps), source.log_ends(tps)
     found = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in sorted(tps)}
     logs = {name: {tp: log for tp, log in found.items() if tp.topic in tables[name].topics} for name in tables}
     decision = MirrorDecision(tables, choice, logs, handed_over(names, whole=True), shown)

@@ -60,21 +60,23 @@ def claim(
 
 
 def find(
-    store: StateStore, sink: str, topic: str, partitions: Collection[int], table: str | None = None
+    store: StateStore, sink: str, topic: str | None, partitions: Collection[int], table: str | None = None
 ) -> dict[StateKey, StateRecord]:
-    """The records of a topic, or of these partitions.  PreflightError CHS-320 when one has none."""
+    """The records of a topic, or of these partitions; without ``topic``, of all.  PreflightError CHS-320 when one has
+    none.
+    """
     catch_up(store, sink)
     if read_owner(store, sink) is None:
         raise halts.NO_STATE(sink=sink)
     found = {
         k: r
         for k, r in sorted(read_records(store, sink).items())
-        if k.topic == topic and (not partitions or k.partition in partitions) and table in (None, k.table)
+        if topic in (None, k.topic) and (not partitions or k.partition in partitions) and table in (None, k.table)
     }
     missing = sorted(set(partitions) - {k.partition for k in found})
     if missing or not found:
         named = f" partition {', '.join(map(str, missing))}" if missing else ""
-        raise halts.NO_STATE_OF(sink=sink, what=f"{topic}{named}")
+        raise halts.NO_STATE_OF(sink=sink, what=f"{topic or table}{named}")
     return found
 
 

@@ -38,10 +38,6 @@ from chsink.statemachine.table import DEAD_LETTERS, TABLE_BY, changed_parts, cho
 GAP_IN_BATCH = (
     "if a later start halts with CHS-305, start with a new checkpoint: the sink continues from its recorded state"
 )
-SKIPPING = (
-    "records that Kafka holds now are skipped, even those that never landed ({}): to read them, set "
-    'kafka.starting_offsets = "earliest" for the next start'
-)
 OTHER_PLACE = (
     "{} had another place for dead letters when announced, or its table was created again: if that place holds dead "
     "letters of these offsets, delete them there first, or they are kept twice"
@@ -57,33 +53,26 @@ Doubtful = Mapping[StateKey, StateRecord]
 def plan_reset(
     clickhouse: Cluster,
     store: StateStore,
-    kafka: KafkaAdmin,
-    topic: str,
+    topic: str | None,
     partitions: Collection[int],
     *,
     table: str | None = None,
 ) -> Change:
     """Start over: EMPTY rows of the next incarnation.  Without ``partitions``, all of the topic; without ``table``, for
-    all of its tables.  PreflightError CHS-338 where a replay of dead letters is in doubt.
+    all of its tables; without ``topic``, all topics.  PreflightError CHS-338 where a replay is in doubt.
     """
     sink = clickhouse.config.sink.name
     found = find(store, sink, topic, partitions, table)
     check_settled(store, sink, found)
-    tables = sorted({key.table for key in found})
+    tables, topics = sorted({key.table for key in found}), sorted({key.topic for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
-    latest = clickhouse.config.kafka.starting_offsets == "latest"
-    skipping = [SKIPPING.format(_never_landed(kafka, found))] if latest else []
     says = (
         (
-            f"the recorded ranges of {topic} ({len({key.partition for key in found})} partitions) in "
+            f"the recorded ranges of {', '.join(topics)} ({len({key.topic_partition for key in found})} partitions) in "
             f"{', '.join(tables)} are forgotten; rows in the tables stay as they are"
         ),
-        (
-            "start with a new checkpoint: it reads these partitions from kafka.starting_offsets = "
-            f"{clickhouse.config.kafka.starting_offsets!r}"
-        ),
-        *skipping,
+        "start with a new checkpoint: it reads these partitions from the first record that Kafka holds",
         *_says_chosen(found, find(store, sink, topic, partitions)),
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
         (
@@ -97,23 +86,10 @@ def plan_reset(
     return Change(found, says, {key: partial(_reset, clickhouse, store, key) for key in found}, resets=True)
 
 
-def _never_landed(kafka: KafkaAdmin, found: Mapping[StateKey, StateRecord]) -> str:
-    """How many offsets of Kafka's are not recorded as landed, in words: by each partition's table that has least."""
-    done: dict[TopicPartition, int] = {}
-    try:
-        ids, tps = kafka.topic_ids({k.topic for k in found}), [k.topic_partition for k in found]
-        starts, ends = kafka.log_starts(tps), kafka.log_ends(tps)
-    except ChsinkError as error:
-        return f"their number is not known: {error.message}"
-    for key, record in found.items():
-        tp, known = key.topic_partition, 0 if record.is_of_another(ids[key.topic]) else record.done
-        done[tp] = min(done.get(tp, known), known)
-    return f"offsets that are not recorded as landed: {sum(max(0, ends[t] - max(starts[t], done[t])) for t in done)}"
-
-
 def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateKey, StateRecord]) -> Iterator[str]:
     """Where the topic's records name their table, and not all of its tables start over."""
-    others = {k: r for k, r in of_topic.items() if k not in found}
+    topics = {k.topic for k in found}
+    others = {k: r for k, r in of_topic.items() if k.topic in topics and k not in found}
     tables = sorted({k.table for k, r in others.items() if choice_of(r.sent.pipeline)})
     if tables:
         yield (

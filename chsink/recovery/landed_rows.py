@@ -134,7 +134,7 @@ def wait_for_inserts(
     owner, what = read_owner(store, key.sink), f"{key.topic_partition} {record.range}"
     former = clickhouse.former_servers(None if owner is None else owner.layout(record.sent.layout))
     with asking_target():
-        window.wait_where_answered(token_head(key, record), what, former)
+        window.wait_where_answered(token_head(key, record), what, former, outlast=not where_possible)
     for servers in [[server] for server in clickhouse.servers(shards)] or [[]]:
         try:
             with asking_target():

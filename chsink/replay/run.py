@@ -289,7 +289,8 @@ class Replay:
         elif not self._is_landed(key, record) and there:
             raise halts.REPLAY_ROWS_THERE(rows=sum(there.values()), **self._named(key, record, there))
         elif marks := self.source.some_marks(key, record):
-            raise halts.REPLAY_MARKS_THERE(**{**self._named(key, record, there), "delete": marks})
+            letters = len(record.doubt.only)
+            raise halts.REPLAY_MARKS_THERE(tp=key.topic_partition, table=key.table, letters=letters, delete=marks)
         self._confirm([key])
 
     def _offsets_there(self, key: StateKey, record: StateRecord) -> dict[int, int] | None:

@@ -10,13 +10,12 @@ For one table, the first rule that fits decides, from first to last:
 - a recorded range, and brokers that do not give the topic's id: its end.  The start halts (CHS-304); once the ids
   are back, the new checkpoint goes on from there, or the job halts for a recreated topic (CHS-303).
 - a recorded range of an earlier topic of the same name: the first offset.
-- a partition that appeared after the sink first ran: the first offset.
+- a partition that appeared after the sink first ran, or was reset (``chsink state reset``): the first offset.
 - a partition without a recorded range, once the sink has landed anything: the first offset.  Where an earlier
   checkpoint began is not known any more; the newest offset could pass over records that came since.
 - a topic that a pattern matches, and of which nothing is recorded, when the sink has run: the first offset, as the
   topic is new, or its pattern is.
-- else (the sink's first start, a new table, a new topic that a route names, or after ``chsink state reset``):
-  ``kafka.starting_offsets``.
+- else (the sink's first start, a new table, or a new topic that a route names): ``kafka.starting_offsets``.
 """
 
 from __future__ import annotations
@@ -81,6 +80,5 @@ def _start(
     if record is None:
         return FIRST if leads in known else None
     if record.phase is Phase.EMPTY:
-        never_reset = record.life.incarnation == 0
-        return FIRST if record.life.late or (never_reset and landed) else None
+        return FIRST if record.life.late or landed else None
     return FIRST if record.is_of_another(topic_id) else record.end

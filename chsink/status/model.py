@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chsink.as_typed import as_typed
 from chsink.status.last_verify import LastVerify
 
 
@@ -79,4 +80,4 @@ class SinkStatus:
 
     def as_dict(self) -> dict[str, Any]:
         """For a program: what ``chsink status --json`` prints."""
-        return asdict(self)
+        return {**asdict(self), "halts": [{**asdict(halt), "fix": as_typed(halt.fix)} for halt in self.halts]}

@@ -10,7 +10,8 @@ A table that lost its chain has no choice but ``SKIP``.  So if rows tell which o
 lies below the last row of a topic-partition: one without a row is read from the first record on.
 
 A log that ends below a table's ``until`` has lost records, and will assign their offsets again.  Nobody knows where the
-loss began, so ``REREAD`` is refused; ``SKIP`` continues at the log's end.
+loss began, so ``REREAD`` is refused; ``SKIP`` continues at the log's end.  A log that ends below the group's offset has
+lost records, too: of those, a table that holds none of the log reads what is left, and the group goes back to its end.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
         mine = [] if tp.topic in anew else [some[tp] for some in (links, passed) if tp in some]
         there = [OffsetRange(surely[tp].origin, surely[tp].until)] if tp in surely else log.rows or ()
         shrank = any(link.until > log.end for link in mine)
+        back = shrank or (log.committed is not None and log.committed > log.end)
         untold = log.rows is None and tp in passed and bool(view.lineage)
         if reread and tp.topic not in anew and (shrank or (tp not in links and (log.rows or untold))):
             return None
@@ -131,8 +133,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
             because[tp], links[tp] = Because.NO_ROW, _reread(None, log)
         else:
             because[tp], links[tp] = _skipped(mine, log, unsure=known is None)
-            group |= {tp: log.end} if shrank else {}
-            forget = forget or shrank
+        if back and tp.topic not in anew:
+            group[tp], forget = log.end, True
         if because[tp] is Because.RECREATED or (because[tp] is Because.SHRANK and not mine):
             there = ()  # of other records
         first = max(log.start, links[tp].origin) if mine else log.start
@@ -182,7 +184,7 @@ def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[B
         at = min(_from(max(end, last, log.least), log), log.end)
         why = Because.SHRANK if end > log.end else Because.CHAIN if links and last <= end else Because.ROWS
         return why, Link(log.topic_id, min(at, *(each.start for each in found)), at)
-    at = max(log.end if log.committed is None else log.committed, log.least)
+    at = max(log.end if log.committed is None else min(log.committed, log.end), log.least)
     if unsure and log.rows is None:
         return Because.UNTOLD, Link(log.topic_id, 0, at)
     return Because.NEW, Link(log.topic_id, at, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -510,8 +511,8 @@ def test_a_topic_with_fewer_partitions_than_are_recorded(bench: Bench) -> None:
     assert (finding["severity"], "partitions 7, which no longer exist" in finding["sentence"]) == ("warning", True)
     assert report.severities("CHS-225") == {"ok"}
     assert report.severities("CHS-211") == {"ok"}
-    way_out = finding["fix"].partition("chsink ")[2].split()
-    assert CliRunner().invoke(app, [*way_out, "-c", str(bench.job), "--yes"]).exit_code == 0
+    [way_out] = re.findall(r"`chsink ([^`]+)`", finding["fix"])
+    assert CliRunner().invoke(app, [*way_out.split(), "--yes"]).exit_code == 0
     assert not bench.doctor().of("CHS-226")
 
 
@@ -577,7 +578,7 @@ def test_rows_of_the_topic_without_state(bench: Bench) -> None:
 
     assert report.severities("CHS-229") == {"error"}
     assert "partition 0: 1 rows up to offset 0" in report.of("CHS-229")[0]["sentence"]
-    assert "chsink state recover --senders-gone`" in report.of("CHS-229")[0]["fix"]
+    assert f"chsink state recover --senders-gone -c {bench.job}`" in report.of("CHS-229")[0]["fix"]
     assert not bench.doctor("errors.on_existing_rows=accept").of("CHS-229")
     bench.announced(landed=True)
     assert not bench.doctor().of("CHS-229")

@@ -228,8 +228,6 @@ def test_what_is_given_up_is_counted(doubtful: Job) -> None:
             "holds 7 rows of it now; of the 15 offsets [10, 25), 8 have no row and no dead letter in a table"
             in said("resolve", doubtful.topic, verdict)
         )
-    latest = said("reset", doubtful.topic, "--set", "kafka.starting_offsets=latest")
-    assert "(offsets that are not recorded as landed: 15)" in latest
     assert "no part of it becomes a gap now" in said("resolve", doubtful.topic, "--expired")
     delete_records(doubtful.bootstrap, doubtful.topic, 0, 19)
     expired = said("resolve", doubtful.topic, "--expired")
@@ -529,7 +527,7 @@ def test_the_old_checkpoint_after_a_reset(make_job: MakeJob, spark: SparkSession
     assert f"{job.topic}-1" not in str(halted.value)
     says(halted.value, "set sink.checkpoint to a new folder")
     job.lose_checkpoint()
-    job.drain(spark, setting_of(halted.value, "kafka.starting_offsets"))
+    job.drain(spark, {"kafka.starting_offsets": "latest"})
     job.check()
 
 

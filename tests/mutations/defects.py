@@ -716,6 +716,14 @@ DEFECTS = (
         test="tests/unit/clickhouse/test_window.py",
     ),
     Defect(
+        "a window that was raised is relied on for what came before",
+        (
+            becomes("chsink.clickhouse.dedup_mark.why_forgotten", "_as_then(...)", "table"),
+            becomes("chsink.clickhouse.dedup_mark.why_too_late", "_as_then(A, ...)", "A"),
+        ),
+        test="tests/unit/clickhouse/test_dedup_mark.py::test_a_window_that_was_raised_remembers_nothing_again",
+    ),
+    Defect(
         "no part of the window is spare",
         (becomes("chsink.clickhouse.dedup_mark.usable_blocks", "A - A // SPARE", "A"),),
         test="tests/unit/clickhouse/test_dedup_mark.py",
@@ -742,7 +750,14 @@ DEFECTS = (
     ),
     Defect(
         "the longest limit by time tells how long tokens are trusted",
-        (becomes("chsink.clickhouse.dedup_mark.why_too_late", "min(A, default=None)", "max(A, default=None)"),),
+        (
+            becomes("chsink.clickhouse.dedup_mark.why_too_late", "min(A, default=None)", "max(A, default=None)"),
+            becomes(
+                "chsink.clickhouse.dedup_mark._seen",
+                "min(windows_s(table), default=0)",
+                "max(windows_s(table), default=0)",
+            ),
+        ),
         test=f"{_WINDOW_TESTS}::test_the_shortest_limit_by_time_tells_how_long_tokens_are_trusted",
     ),
     Defect(

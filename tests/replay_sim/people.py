@@ -181,7 +181,7 @@ def reset(world: World, partition: int) -> bool:
     for _ in range(PATIENCE):
         try:
             clickhouse, store = services.clickhouse, services.store
-            carry_out(clickhouse, store, plan_reset(clickhouse, store, services.kafka, "t", [partition]), "reset")
+            carry_out(clickhouse, store, plan_reset(clickhouse, store, "t", [partition]), "reset")
         except ChsinkError as error:
             world.hub.counts[f"outcome reset {error.id}"] += 1
             if error.id == "CHS-338":

@@ -145,7 +145,7 @@ def test_a_replay_that_begins_in_the_middle_of_a_reset_stops_it(monkeypatch: pyt
             return claim(*said, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(change, "claim", later)
-        change.carry_out(clickhouse, store, plan_reset(clickhouse, store, services.kafka, "t", [0]), "reset")
+        change.carry_out(clickhouse, store, plan_reset(clickhouse, store, "t", [0]), "reset")
 
     with pytest.raises(FencedError, match="CHS-801"):
         scene.play(reset)

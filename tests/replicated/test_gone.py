@@ -9,25 +9,32 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
-from chsink.driver.ledger import Ledger
+from chsink.driver.ledger import Ledger, read_records
 from chsink.embedded.stack import Stack
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from chsink.errors import PreflightError
 from chsink.statemachine.records import StateRecord
+from chsink.statemachine.tokens import piece_token
 from tests.integration.job.conftest import MakeJob, maker
 from tests.integration.job.test_replay import Kept, make_kept, rows_of
 from tests.replicated.conftest import started
-from tests.support.doubt import announce, edit, insert, quietly_connected
-from tests.support.job import Job, command, eventually, select
+from tests.support.doubt import announce, edit, insert, quietly_connected, run
+from tests.support.job import Job, command, connect, eventually, select
 from tests.support.proxies import HttpProxy
 from tests.support.replicas.service import ReplicaClickHouse
 
+ALONE = {
+    "clickhouse.connect_timeout_s": 2,
+    "clickhouse.insert_timeout_s": 3,
+    "clickhouse.settings.insert_quorum": "auto",
+}
 __all__ = ["make_kept"]
 pytestmark = pytest.mark.slow
 
@@ -72,7 +79,7 @@ def gone(job: Job, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], *tables: s
     for table in tables:
         eventually("a replica that is dropped", lambda: _dropped(duo[0].url, table))  # noqa: B023 - called at once
     job.replicas = []
-    job.settings = {**job.settings, "clickhouse.connect_timeout_s": 2, "clickhouse.settings.insert_quorum": "auto"}
+    job.settings = {**job.settings, **ALONE}
 
 
 def _dropped(url: str, table: str) -> bool:
@@ -134,3 +141,33 @@ def test_a_replay_in_doubt(
     assert done.exit_code == 0, done.output
     assert kept.job.verdict(rows_of=rows_of, servers=[duo[0].url]).exactly_once
     assert select(duo[0].url, f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "12"
+
+
+@pytest.mark.soak
+def test_one_that_was_removed_and_still_inserts(
+    make_job: MakeJob, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], spark: SparkSession
+) -> None:
+    """⚑ Found by an adversary: chsink cannot reach it, it has its Keeper, and its rows came after those of --resend."""
+    job = make_job(partitions=1)
+    job.send(0, 20)
+    insert(job, 0, range(10))
+    announce(job, {0: (10, 20)})
+    with quietly_connected(job) as opened:
+        [(key, record)] = read_records(opened.store, job.name).items()
+    rows = f"SELECT number, concat('0:', toString(number)), '{job.topic}', 0, number FROM numbers(10, 10)"
+    settings = {
+        "insert_deduplication_token": piece_token(key, record, 0, 0),
+        "max_block_size": 1000,
+        "max_insert_threads": 1,
+        "function_sleep_max_microseconds_per_block": 100_000_000,
+    }
+    said = f"INSERT INTO {job.tables[job.topic]} {rows} WHERE NOT ignore(sleepEachRow(1))"
+    slow = Thread(target=lambda: connect(duo[1].url).command(said, settings=settings))
+    slow.start()
+    gate.leave()
+    job.replicas = []
+    job.settings = {**job.settings, **ALONE, "clickhouse.insert_timeout_s": 15}
+    assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").exit_code in {0, 2}
+    slow.join()
+    there = select(duo[0].url, f"SELECT count() FROM {job.tables[job.topic]}")
+    assert there.strip() == "20", "it has ended before anything was decided"

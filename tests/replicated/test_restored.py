@@ -55,7 +55,7 @@ def test_the_replica_with_the_most_rows_comes_first(
         eventually("read-only", lambda: select(url, f"SELECT is_readonly {of_table}").strip() == "1")  # noqa: B023
 
     said = CliRunner().invoke(app, ["doctor", "-c", str(job.file())]).output
-    assert "restore the replica with the most rows first" in " ".join(said.split())
+    assert "beginning with the replica that has the most rows" in " ".join(said.split())
 
     rows = {url: int(select(url, f"SELECT count() FROM {table}")) for url in urls}
     assert sorted(rows.values()) == [30, 60, 60]

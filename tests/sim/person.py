@@ -170,7 +170,7 @@ def reset(world: World, topic: str, partitions: Sequence[int]) -> None:
     world.stop_executors()
 
     def command(services: Services) -> None:
-        change = plan_reset(services.clickhouse, services.store, services.kafka, topic, partitions)
+        change = plan_reset(services.clickhouse, services.store, topic, partitions)
         with world.oracle.consent(change.found):
             carry_out(services.clickhouse, services.store, change, "reset")
         _done(world, "reset", change)

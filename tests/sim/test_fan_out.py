@@ -106,7 +106,7 @@ def test_a_reset_of_one_table_says_what_table_by_does_to_it() -> None:
     def person() -> None:
         for table in (None, world.tables[0]):
             services = services_of(world)
-            found = plan_reset(services.clickhouse, services.store, services.kafka, world.first, [], table=table)
+            found = plan_reset(services.clickhouse, services.store, world.first, [], table=table)
             said[table] = " ".join(found.says)
 
     world.hub.spawn(Group("operator"), person)

@@ -45,7 +45,7 @@ from chsink.errors import ChsinkError, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import TableName
-from chsink.ports import Queries, Unanswered
+from chsink.ports import Queries, ServerRefused, Unanswered, is_away
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, StateRecords, TopicTable
 
@@ -277,7 +277,9 @@ class ClickHouseChecks:
         if replica.url not in self._away:
             try:
                 return status(replica, table)
-            except Unanswered:
+            except (Unanswered, ServerRefused) as error:
+                if not is_away(error):
+                    raise
                 self._away.add(replica.url)
         return None
 

@@ -60,8 +60,8 @@ class Person:
             self._resolve(words[1:], offered)
         else:
             self._insist(words)
-        if "then run the ALTER" in offered:
-            self._statements(hint[: found.start()])
+        if "Then run ALTER" in offered:
+            self._statements(offered.partition("Then run ")[2])
         after = _ALTERNATIVE.split(offered)[0]
         for name, value in re.findall(r'set ([a-z_]+\.[a-z_]+) = "(\w+)"', after):
             self.job.settings = {**self.job.settings, name: value}

@@ -28,7 +28,7 @@ from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, await_query, command, select
 from tests.support.kafka import read_all
-from tests.support.told import option_of, says, setting_of, statements_of
+from tests.support.told import option_of, says, statements_of
 
 pytestmark = pytest.mark.slow
 _NEW_CHECKPOINT = ("start with a new checkpoint (set sink.checkpoint to a new folder)",)
@@ -119,7 +119,7 @@ def test_log_shrank(make_job: MakeJob, spark: SparkSession) -> None:
     held = "_kafka_offset < 12 SETTINGS lightweight_deletes_sync = 2"
     command(job.shards[0], f"DELETE FROM {job.tables[job.topic]} WHERE {held}")
     kept = Counter(job.landed())
-    job.drain(spark, setting_of(error, "kafka.starting_offsets"))
+    job.drain(spark, {"kafka.starting_offsets": "latest"})
     verdict = job.verdict()
     assert (verdict.lost, verdict.surplus, kept.total()) == (Counter(), kept, 13), verdict
     assert not job.in_doubt()
@@ -159,7 +159,7 @@ def test_topic_recreated(make_job: MakeJob, spark: SparkSession, services: Stack
     if gone:
         follow(job, error)
     job.lose_checkpoint()
-    job.drain(spark, setting_of(error, "kafka.starting_offsets") if gone else {})
+    job.drain(spark, {"kafka.starting_offsets": "latest"} if gone else {})
 
     rows = Counter(job.landed()) - before
     assert sorted(offset for _, offset, *_ in rows.elements()) == [r.offset for r in read_all(job.bootstrap, job.topic)]
@@ -269,7 +269,7 @@ def test_a_part_expired(half: Job, spark: SparkSession) -> None:
     found = json.loads(CliRunner().invoke(app, ["doctor", "-c", str(half.file()), "--json"]).stdout)["findings"]
     expired = [f for f in found if "Kafka no longer holds all of it" in f["sentence"]]
     assert [f["id"] for f in expired] == ["CHS-227"] * 2
-    assert f"`chsink state resolve {half.topic} 0`" in expired[0]["fix"]
+    assert f"`chsink state resolve {half.topic} 0 -c {half.file()}`" in expired[0]["fix"]
     error = halted("IN_DOUBT_LOST", half, spark)
 
     refused = run(half, "resolve", half.topic, "0", "1", "--resend", "--senders-gone", "--yes")

@@ -96,7 +96,7 @@ def test_rows_that_a_person_inserts_are_those_of_the_whole_range(make_job: MakeJ
     announce(job, {0: (10, 45)})
     edit(job, seen={"before_at": 1, "marks": ()})
     error = refused(job, spark, HaltError, r"CHS-314.* \[10, 20\)")
-    says(error, "all missing rows of the range in doubt yourself, including those of its other pieces")
+    says(error, "all missing rows and dead letters of the range in doubt yourself, including those of its other pieces")
 
     _, _, end = job.phases()[0]
     insert(job, 0, range(14, end))
@@ -115,7 +115,7 @@ def test_rows_of_records_that_kafka_lost(make_job: MakeJob, spark: SparkSession)
     produce(job.bootstrap, job.topic, 0, FRESH[:8])
     error = refused(job, spark, HaltError, "CHS-301")
     says(error, "Keep what you noted, and the rows and dead letters of all other records that Kafka has lost")
-    assert words_of(error, "verify") == ["verify"]
+    assert words_of(error, "verify") == ["verify", "--json"]
 
     [[first, end]] = verify(job)[1]["partitions"][0]["different"]["ranges"]
     follow(job, error)
@@ -214,7 +214,7 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job:
     for sink in (job.name, f"{job.name}~replay"):
         command(url, f"DELETE FROM {place} WHERE sink = '{sink}' SETTINGS lightweight_deletes_sync = 2")
     job.lose_checkpoint()
-    job.drain(spark, {"kafka.starting_offsets": "earliest"})
+    job.drain(spark, {"kafka.starting_offsets": "latest"})
     command(url, widened)
     assert dlq(job, "replay", "--yes").exit_code == 0
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from chsink.errors import UnavailableError
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
+from tests.support.job import command
 
 pytestmark = pytest.mark.slow
 
@@ -37,3 +38,24 @@ def test_a_batch_larger_than_the_window_lands_in_rounds(
 
     job.check()
     assert {p: (phase, end) for p, (phase, _, end) in job.phases().items()} == {0: ("AFTER", 100), 1: ("AFTER", 55)}
+
+
+def test_a_window_that_is_raised_while_a_range_is_in_doubt(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ Fixes ask for it.  All rows are there, and ClickHouse has forgotten their tokens: a larger window brings none
+    back, so the rows are looked for.
+    """
+    job = make_job(partitions=1, engine=SMALL)
+    job.send(0, 20)
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain(spark)
+    failpoints.disarm()
+    for number in range(11):
+        others = f"INSERT INTO {job.tables[job.topic]} (id, text, _kafka_topic, _kafka_partition, _kafka_offset)"
+        command(job.shards[0], f"{others} VALUES ({1000 + number}, 'of another job', 'other', 0, {number})")
+    command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {job.window} = 1000")
+    job.send(0, 5)
+    job.drain(spark)
+    job.check()

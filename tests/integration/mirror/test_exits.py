@@ -84,7 +84,7 @@ def test_a_table_that_was_rolled_back(make_bench: MakeBench, way_out: str) -> No
     halted(bench, halts.MIRROR_ROLLED_BACK, lambda: bench.round(coordinator))
     error = halted(bench, halts.MIRROR_ROLLED_BACK, bench.coordinator)
     if way_out == "undo":
-        says(error, "make that snapshot the current one")
+        says(error, "back to that snapshot")
         [that] = re.findall(r"\d{15,}", error.message)
         assert int(that) == second
         table(bench).manage_snapshots().set_current_snapshot(int(that)).commit()

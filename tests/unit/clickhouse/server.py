@@ -20,7 +20,7 @@ from tests.support.endpoint import OneServer
 
 NOW_MS = 1_700_000_000_000
 KEY = StateKey("sink", "topic", 3, "db.t")
-MARK = Mark(50, 1_600_000_000)
+MARK = Mark(50, 1_600_000_000, window=(100, 0, 0))
 
 
 def table(engine: str = "MergeTree", **changes: Any) -> TargetTable:

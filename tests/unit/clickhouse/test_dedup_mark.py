@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from chsink.clickhouse.dedup_mark import look, looks, most_chunks, usable_blocks, why_altered, why_forgotten
+from chsink.clickhouse.dedup_mark import (
+    Slack,
+    look,
+    looks,
+    most_chunks,
+    usable_blocks,
+    why_altered,
+    why_forgotten,
+    why_too_late,
+)
 from chsink.clickhouse.describe import AT_ONCE
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable
 from chsink.errors import AlteredError
 from chsink.formats.pipeline import digest_of
 from chsink.ports import Unanswered
@@ -117,6 +127,27 @@ def test_a_window_that_was_lowered_has_forgotten_tokens(
     assert found is None if why is None else found == f"the deduplication window of db.before was lowered {why}"
 
 
+@pytest.mark.parametrize("engine", ["MergeTree", "ReplicatedMergeTree"])
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_window_that_was_raised_remembers_nothing_again(engine: str, fed: bool) -> None:
+    """⚑ What fixes ask for while a range is in doubt: its token was forgotten, and would have been trusted."""
+
+    def remembering(blocks: int, seconds: int) -> TargetTable:
+        kept = {NOT_REPLICATED: str(blocks), WINDOW[0]: str(blocks), WINDOW[1]: str(seconds)}
+        one = table(engine, name="one", merge_tree=kept)
+        return table(engine, feeds=(one, table(engine, name="two"))) if fed else one
+
+    server = Server(StoppedClock(), engine=engine)
+    then = look(server, remembering(40, 500)).mark
+    grown = [replace(then, blocks=then.blocks + n * (not fed), fed=then.fed + n * fed) for n in (35, 36)]
+    for raised in (remembering(40, 500), remembering(10_000, 90_000)):
+        assert [why_forgotten(raised, then, now) is None for now in grown] == [True, False]
+        old = [replace(then, at_s=then.at_s + s) for s in (449, 450)]
+        late = [why_too_late(raised, then, now, Slack(30, 20)) is not None for now in old]
+        assert late == [False, engine != "MergeTree"]
+    assert why_forgotten(remembering(20, 500), then, grown[0]), "one that was lowered counts as it is"
+
+
 def test_a_tenth_of_the_window_is_spare() -> None:
     assert usable_blocks(table()) == 90
     assert usable_blocks(table(merge_tree={"non_replicated_deduplication_window": "5"})) == 5
@@ -133,7 +164,9 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 )
 def test_each_engine_counts_blocks_in_its_own_way(engine: str, asked: str) -> None:
     server = Server(StoppedClock(), Mark(7, 8))
-    kept = Mark(7, server.defined_s, uuids=digest_of(["u"])) if engine.startswith("Replicated") else Mark(7, 8)
+    kept = Mark(7, 8, window=(100, 0, 0 if engine in {"MergeTree", "ReplacingMergeTree"} else 1000))
+    if engine.startswith("Replicated"):
+        kept = replace(kept, since_s=server.defined_s, uuids=digest_of(["u"]))
     assert look(server, table(engine)).mark == kept
     [(sql, _)] = server.asked
     assert asked in sql

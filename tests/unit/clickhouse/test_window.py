@@ -260,7 +260,7 @@ def of_many(clients: Sequence[RetryingQueries], **changes: Any) -> DedupWindow:
 
 def test_many_tables_are_one_question_for_each_server(server: Server) -> None:
     """Their number does not make a batch slower; the table of dead letters is asked for with them."""
-    other = Server(server.clock, mark=Mark(7, MARK.since_s))
+    other = Server(server.clock, mark=replace(MARK, blocks=7))
     asking = of_many([RetryingQueries(s, server.clock, 20) for s in (server, other)])
     names = [f"db.t{n}" for n in range(100)]
 
@@ -317,3 +317,19 @@ def test_rows_that_may_be_others_are_no_second_copies(
     """An earlier topic of this name reached the range, or the job accepts rows that are not its own."""
     record = replace(in_doubt(10), start=15, end=20, life=TopicLife(older_end=older_end))
     assert replace(window(server), foreign_accepted=accepted).is_alone(record) is alone
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("refused"), ServerRefused(None, "HTTP status 503"), ServerRefused(516, "login")]
+)
+def test_a_former_server_that_does_not_answer_is_outlasted_once(server: Server, error: Exception) -> None:
+    """⚑ It may run an insert whose sender is gone, which is over by its limit of time."""
+    target, began = window(server), server.clock.steady_ms()
+    for waited_s in (target.insert_s, target.insert_s):
+        server.away = [error]
+        assert target.wait_where_answered("head", "t-0 [1, 2)", [server]) == []
+        assert server.clock.steady_ms() - began == waited_s * 1000
+    other = replace(target, silent={})
+    server.away = [error]
+    assert other.wait_where_answered("head", "t-0 [1, 2)", [server], outlast=False) == []
+    assert server.clock.steady_ms() - began == target.insert_s * 1000

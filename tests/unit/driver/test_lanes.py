@@ -154,13 +154,14 @@ def test_a_new_table_does_not_begin_behind_records_that_kafka_holds(
 
 
 @pytest.mark.parametrize(("incarnation", "log_start", "lacks"), [(1, 0, True), (1, 50, False), (0, 0, False)])
+@pytest.mark.parametrize("from_first", [True, False])
 def test_a_table_that_was_reset_does_not_begin_where_it_was_before(
-    incarnation: int, log_start: int, lacks: bool
+    incarnation: int, log_start: int, lacks: bool, from_first: bool
 ) -> None:
     """⚑ A state store whose reads lag gave the new checkpoint the end from before the reset: all else was lost."""
     _, (first, *_) = lanes(None, None, None)
     first.kafka = SimpleNamespace(log_starts=lambda tps: dict.fromkeys(tps, log_start))
-    alone = Lanes(cast("list[Driver]", [first]), from_first=True)
+    alone = Lanes(cast("list[Driver]", [first]), from_first)
     reset = StateRecord(Phase.EMPTY, 1, "a", life=TopicLife(None, incarnation=incarnation))
     first.ledger.records |= dict.fromkeys(first.keys_of([T0]), reset)
     alone.process(PlannedBatch(1, {T0: OffsetRange(50, 95)}), cast("Any", None))

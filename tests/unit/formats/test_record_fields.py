@@ -142,6 +142,8 @@ def test_avro_of_two_schemas_in_one_chunk() -> None:
     first = CLICKHOUSE.of_schemas
     assert first("Nullable(Int32)", "Nullable(Int64)") == "Nullable(Int64)"
     assert first("Nullable(Int32)", "Nullable(Float32)") == "Nullable(Float64)"
+    for kind in ("Nullable(Int64)", "Nullable(UInt64)"):  # ⚑ a float would round them
+        assert first(kind, "Nullable(Float64)") == first("Nullable(Float32)", kind) == "Nullable(String)"
     assert first("Nullable(Date32)", "Nullable(Int64)") == "Nullable(Date32)"
 
 

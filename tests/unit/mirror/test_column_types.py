@@ -168,6 +168,14 @@ def test_a_schema(arrow: pa.DataType, kind: IcebergType | None) -> None:
     assert ICEBERG.of_schema(arrow) == kind
 
 
+def test_two_schemas() -> None:
+    """⚑ A double would round long whole numbers."""
+    fractions = (FloatType(), DoubleType())
+    for kind, both in ((IntegerType(), DoubleType()), (LongType(), StringType()), (DecimalType(20, 0), StringType())):
+        assert {ICEBERG.of_schemas(kind, each) for each in fractions} == {both}
+        assert {ICEBERG.of_schemas(each, kind) for each in fractions} == {both}
+
+
 def test_connect() -> None:
     instant = ConnectType(type="int64", name="io.debezium.time.MicroTimestamp")
     assert ICEBERG.of_connect(instant, times=False) == LongType()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from chsink.clickhouse.landing import new_ledger
 from chsink.clock import SystemClock
 from chsink.config import Config
 from chsink.driver.ledger import Ledger, read_records
+from chsink.errors import PreflightError
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import StoredRow
 from chsink.recovery.change import carry_out, claim, find
@@ -23,7 +24,7 @@ from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
 from chsink.statemachine.choices import Mixed, joining, mixed_choices
 from chsink.statemachine.parts import Seen, Sending
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import Phase, StateKey
 
 JOB: dict[str, Any] = {
@@ -88,55 +89,35 @@ def test_nothing_is_decided_by_a_state_that_is_over(cluster: Cluster, store: Mem
 
 def test_a_table_that_was_left_is_reset_like_any_other(cluster: Cluster, store: MemoryStore) -> None:
     """Not refused with CHS-323: nobody but the command itself has changed the record."""
-    written = carry_out(cluster, store, plan_reset(cluster, store, NEVER_ASKED, "t", []), "reset")
+    written = carry_out(cluster, store, plan_reset(cluster, store, "t", []), "reset")
     assert {record.phase for record in written.values()} == {Phase.EMPTY}
     assert written.keys() == {HERE, GONE, OTHER}
+
+
+def test_a_table_is_reset_for_all_its_topics(cluster: Cluster, store: MemoryStore) -> None:
+    """Tables of other topics are not spoken of."""
+    more = StateKey("s", "u", 0, "default.gone"), StateKey("s", "v", 0, "default.elsewhere")
+    new_ledger(cluster, store, "the job").claim([HERE, GONE, OTHER, *more], cluster.layouts)
+    change = plan_reset(cluster, store, None, [], table="default.gone")
+    assert change.found.keys() == {GONE, OTHER, more[0]}
+    assert "the recorded ranges of t, u (3 partitions) in default.gone" in change.says[0]
+    assert not any("default.elsewhere" in said for said in change.says)
+    with pytest.raises(PreflightError, match=r"CHS-320.*default\.none"):
+        plan_reset(cluster, store, None, [], table="default.none")
 
 
 def test_nor_is_one_to_which_a_route_leads_again(cluster: Cluster, store: MemoryStore) -> None:
     tables = {"x": "here", "y": "gone"}
     config = Config.from_mapping({**JOB, "route": [{"topic": "t", "table_by": {"header": "kind", "tables": tables}}]})
     again = cluster.anew(config)
-    written = carry_out(again, store, plan_reset(again, store, NEVER_ASKED, "t", [0]), "reset")
+    written = carry_out(again, store, plan_reset(again, store, "t", [0]), "reset")
     assert {record.phase for record in written.values()} == {Phase.EMPTY}
     assert read_records(store, "s")[OTHER].table_by.left
 
 
-class Kafka:
-    """Holds [90, 130) of partition 0, and [0, 30) of partition 1, whose topic ``topic_id`` was created again."""
-
-    def __init__(self, topic_id: str) -> None:
-        self.topic_id = topic_id
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
-        return dict.fromkeys(topics, self.topic_id)
-
-    def log_starts(self, _: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {TopicPartition("t", 0): 90, TopicPartition("t", 1): 0}
-
-    def log_ends(self, _: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {TopicPartition("t", 0): 130, TopicPartition("t", 1): 30}
-
-
-@pytest.mark.parametrize(
-    ("kafka", "said"),
-    [
-        (Kafka("id"), "(offsets that are not recorded as landed: 30)"),
-        (Kafka("another"), "(offsets that are not recorded as landed: 70)"),
-        (NEVER_ASKED, "(their number is not known: "),
-    ],
-)
-def test_a_reset_that_skips_says_how_much(cluster: Cluster, store: MemoryStore, kafka: Any, said: str) -> None:
-    """⚑ "skipped", it said, whether that was nothing or a million records.  Of several tables, one lacks most."""
-    kept = {**JOB["kafka"], "starting_offsets": "latest"}
-    latest = cluster.anew(Config.from_mapping({**JOB, "kafka": kept}))
-    assert said in " ".join(plan_reset(latest, store, kafka, "t", []).says)
-    assert said not in " ".join(plan_reset(cluster, store, kafka, "t", []).says)
-
-
 def test_a_command_takes_up_no_table_that_was_left(cluster: Cluster, store: MemoryStore) -> None:
     """Else a command that is refused or dies leaves a table that waits, without a route, for what it will never get."""
-    carry_out(cluster, store, plan_reset(cluster, store, NEVER_ASKED, "t", [1]), "reset")
+    carry_out(cluster, store, plan_reset(cluster, store, "t", [1]), "reset")
     assert read_records(store, "s")[GONE].table_by.left
 
 
@@ -160,7 +141,7 @@ def test_no_table_waits_for_one_that_is_reset_and_has_no_route(
     ledger.write({HERE: replace(here, start=500, attempt="c", table_by=replace(here.table_by, since=500))})
     assert (mixed(store) is None) == (table == "gone")
 
-    change = plan_reset(cluster, store, NEVER_ASKED, "t", [0], table=key.table)
+    change = plan_reset(cluster, store, "t", [0], table=key.table)
     carry_out(cluster, store, change, "reset")
 
     assert f"no route leads to {key.table}" in " ".join(change.says)

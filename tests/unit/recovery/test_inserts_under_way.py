@@ -18,7 +18,6 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.config import Config
 from chsink.driver.ledger import Ledger
 from chsink.errors import UnavailableError
-from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import ResultRow, Unanswered
 from chsink.recovery.change import carry_out
 from chsink.recovery.decide import plan_reset
@@ -109,7 +108,7 @@ def test_the_one_that_answers_is_waited_for(cluster_of: Callable[[float], TwoRep
     carry_out(
         cluster,
         store,
-        plan_reset(cluster, store, KafkaAdmin({"bootstrap.servers": "localhost:9"}, timeout_s=1), "t", []),
+        plan_reset(cluster, store, "t", []),
         "reset",
     )
     assert cluster.clock.now_ms() >= Clock.ms + 20_000
@@ -132,6 +131,6 @@ def test_nothing_is_decided_while_it_goes_on(cluster_of: Callable[[float], TwoRe
         carry_out(
             cluster,
             store,
-            plan_reset(cluster, store, KafkaAdmin({"bootstrap.servers": "localhost:9"}, timeout_s=1), "t", []),
+            plan_reset(cluster, store, "t", []),
             "reset",
         )
