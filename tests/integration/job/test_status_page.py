@@ -17,6 +17,7 @@ import structlog
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from chsink.as_typed import as_typed
 from chsink.dlq.letters import create_table
 from chsink.embedded.base.ports import free_port
 from chsink.embedded.topics import create_topic, delete_records
@@ -118,7 +119,7 @@ def test_a_range_that_nobody_can_settle_is_named_before_the_start(make_job: Make
     assert (problem["message"], problem["fix"]) == (raised.value.message, raised.value.hint)
     assert problem["commands"] == [f"chsink state resolve {job.topic} 0 -c {job.file()}"]
     assert found["health"]["sentence"] == "The next start will halt with CHS-308: see the fix below."
-    assert status["halts"] == ({"id": problem["id"], "message": problem["message"], "fix": problem["fix"]},)
+    assert status["halts"] == [{"id": problem["id"], "message": problem["message"], "fix": as_typed(problem["fix"])}]
 
 
 def test_beside_a_job_until_its_end(make_job: MakeJob, spark: SparkSession) -> None:
