@@ -6,11 +6,12 @@ over every column of every row, and does not depend on how the rows came there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 PARTITIONS = 4
 CREATE_S = 120
@@ -35,11 +36,26 @@ def record(index: int) -> bytes:
 
 
 def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
-    """Create topics with so many partitions each; hundreds of them take a while."""
+    """Create topics with so many partitions each, and wait until each has a leader; hundreds of them take a while."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
     for future in admin.create_topics(topics, operation_timeout=CREATE_S).values():
         future.result(CREATE_S)
+    every = [TopicPartition(name, number) for name, count in partitions.items() for number in range(count)]
+    until = time.monotonic() + CREATE_S
+    while not _led(admin, every):
+        assert time.monotonic() < until, "the new partitions get a leader"
+        time.sleep(0.2)
+
+
+def _led(admin: AdminClient, partitions: list[TopicPartition]) -> bool:
+    newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    try:
+        for future in admin.list_offsets(dict.fromkeys(partitions, newest)).values():
+            future.result(CREATE_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def produce(  # noqa: PLR0917 - where, what, and how it is told

@@ -19,7 +19,7 @@ class TopicLife:
     region begins.
 
     Earlier incarnations announced no offset at or beyond ``older_end``: rows below it may be theirs.  ``late``: the
-    partition appeared after the sink's first run, so it is read from its start.
+    partition appeared after the sink's first run, or was reset, so it is read from its start.
     """
 
     topic_id: str | None = None

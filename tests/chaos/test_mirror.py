@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaException
 
 from tests.chaos.lake import Lake, judge, judge_not_wrong, mirrored
 from tests.chaos.world import World
 from tests.support.child import Child
 from tests.support.job import Job, eventually
+from tests.support.kafka import end_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,10 +106,20 @@ def test_broker_freezes(storm: Storm) -> None:
     storm.world.tally.fired("mirror: broker frozen (SIGSTOP)")
 
 
+def _has_leader(job: Job) -> bool:
+    """A broker that has just started answers for a moment that it is not the leader."""
+    try:
+        end_offset(job.bootstrap, job.topic, 0)
+    except KafkaException:
+        return False
+    return True
+
+
 def test_broker_is_killed(storm: Storm) -> None:
     """Found by a newcomer: the coordinator of an idle mirror waited in Kafka's client for good, and nothing said so."""
     storm.world.kafka.kill()
     storm.world.kafka.start()
+    eventually("a leader of the topic", lambda: _has_leader(storm.job))
     storm.send()
     storm.pass_over()
     storm.send()
