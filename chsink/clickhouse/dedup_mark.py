@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.clickhouse.describe import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
-from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper, read_columns, read_settings
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper, lowered, read_columns, read_settings
 from chsink.errors import preflight
 from chsink.formats.pipeline import digest_of
 from chsink.notation.sql import TableName
@@ -205,8 +205,7 @@ def _as_then(table: TargetTable, then: Mark) -> TargetTable:
 
 def _at_most(table: TargetTable, blocks: int, seconds: int) -> TargetTable:
     bounds = {NOT_REPLICATED: blocks, WINDOW[0]: blocks, WINDOW[1]: seconds}
-    least = {s: str(min(int(kept), bounds[s] or int(kept))) for s, kept in table.merge_tree.items() if s in bounds}
-    return replace(table, merge_tree={**table.merge_tree, **least})
+    return lowered(table, {s: most for s, most in bounds.items() if most and s in table.merge_tree})
 
 
 def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:

@@ -193,8 +193,14 @@ def remembering_least(table: TargetTable, settings: Mapping[TableName, Mapping[s
     """
     feeds = tuple(remembering_least(each, settings) for each in table.feeds)
     theirs = settings.get(table.at, {})
-    least = {s: str(min(int(table.merge_tree[s]), int(theirs[s]))) for s in WINDOW if int(theirs.get(WINDOW[0], 0))}
-    return replace(table, feeds=feeds, merge_tree={**table.merge_tree, **least})
+    bounds = {s: int(theirs[s]) for s in WINDOW} if int(theirs.get(WINDOW[0], 0)) else {}
+    return replace(lowered(table, bounds), feeds=feeds)
+
+
+def lowered(table: TargetTable, bounds: Mapping[str, int]) -> TargetTable:
+    """The table with settings that are no larger than these."""
+    least = {s: str(min(int(table.merge_tree[s]), most)) for s, most in bounds.items()}
+    return replace(table, merge_tree={**table.merge_tree, **least})
 
 
 def _columns(client: Queries, names: Collection[TableName]) -> dict[TableName, tuple[Column, ...]]:

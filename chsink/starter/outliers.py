@@ -95,8 +95,8 @@ def outliers(
         odd = [place for other in others or [QUOTED] for place in each.places.get(other, ())]
         if odd:
             place = {"topic": route.topic, "table": table, "column": name, "type": kind, "first": odd[0]}
-            said = {"records": sum(each.counts.values()), "exact": EXACT if "Float64" in kind else "", **place}
-            yield found(Severity.WARNING, entry, count=len(odd), **said)
+            exact, total = EXACT if "Float64" in kind else "", sum(each.counts.values())
+            yield found(Severity.WARNING, entry, count=len(odd), records=total, exact=exact, **place)
 
 
 def _misfits(decoder: Decoder, topic: str, batch: pa.RecordBatch) -> Iterator[_Place]:

@@ -48,8 +48,7 @@ def _urgent(picture: Picture) -> Iterator[Health]:
         yield Health("bad", f"The next {what} will halt with {_ids(h.id for h in status.halts)}: see the fix below.")
     if picture.mirror is not None and picture.mirror.failure is not None:
         yield Health("bad", f"The mirror's tables cannot be read: {picture.mirror.failure}.")
-    problems = [] if picture.mirror is None or picture.mirror.status is None else picture.mirror.status.tables
-    if wrong := [table.table for table in problems if table.problem]:
+    if wrong := [table.table for table in picture.tables if table.problem]:
         yield Health("bad", f"The mirror cannot continue with {_listed(wrong)}: see the fix below.")
 
 
@@ -134,16 +133,14 @@ def _left_out(status: SinkStatus) -> str:
 
 
 def _of_mirror(picture: Picture) -> str:
-    if picture.mirror is None or picture.mirror.status is None:
-        return ""
-    behind = sum(table.lag for table in picture.mirror.status.tables)
+    behind = sum(table.lag for table in picture.tables)
     return f" The mirror is {counted(behind, 'offsets')} behind." if behind else ""
 
 
 def _uncommitted_s(picture: Picture) -> float:
     """How long records of a table have waited without a commit to it; the longest of all tables."""
-    tables = [] if picture.mirror is None or picture.mirror.status is None else picture.mirror.status.tables
-    commits = [(table.lag_s or 0.0, table.measures()["last_commit"] or 0.0) for table in tables if table.lag]
+    behind = [table for table in picture.tables if table.lag]
+    commits = [(table.lag_s or 0.0, table.measures()["last_commit"] or 0.0) for table in behind]
     return max((min(oldest_s, picture.at_ms / 1000 - at_s) for oldest_s, at_s in commits), default=0.0)
 
 

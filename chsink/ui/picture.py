@@ -14,7 +14,7 @@ from chsink.statemachine.records import TopicTable
 from chsink.status.model import SinkStatus
 
 if TYPE_CHECKING:
-    from chsink.mirror.status import MirrorStatus  # its packages are an extra
+    from chsink.mirror.status import MirrorStatus, TableStatus  # its packages are an extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +80,8 @@ class Picture:
     letters: Letters | None = None
     mirror: MirrorPicture | None = None
     job: JobView | None = None
+
+    @property
+    def tables(self) -> Sequence[TableStatus]:
+        """The mirror's; none where nothing is known of them."""
+        return () if self.mirror is None or self.mirror.status is None else self.mirror.status.tables

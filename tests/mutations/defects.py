@@ -790,8 +790,8 @@ DEFECTS = (
         "what another replica forgets is relied on",
         (
             becomes(
-                "chsink.clickhouse.table.remembering_least",
-                "min(int(A), int(B))",
+                "chsink.clickhouse.table.lowered",
+                "min(int(A), B)",
                 "int(A)",
             ),
         ),
