@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import wait
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,9 +19,10 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from chsink.config import Config
-from chsink.errors import ChsinkError, preflight, services, without_values
+from chsink.errors import ChsinkError, UnavailableError, preflight, services, without_values
 from chsink.kafka.refusals import forbidden, not_admitted, unusable
 from chsink.statemachine.ranges import TopicPartition
 
@@ -31,6 +33,17 @@ _WHEN = re.compile(r" \(after \d+ms in state \w+(?:, [^)]*)?\)")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SILENT = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
 """Kafka did not answer.  Other errors mean that this user may not see the settings."""
+_NO_LEADER = frozenset(
+    {
+        "_NOENT",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "OFFSET_NOT_AVAILABLE",
+    }
+)
+"""No broker leads the partition at this moment, or it has just begun to: the topic is new, or a broker restarts."""
 
 
 class KafkaAdmin:
@@ -130,6 +143,21 @@ class KafkaAdmin:
         asked = {ClientPartition(tp.topic, tp.partition): spec for tp in partitions}
         if not asked:
             return {}
+        patient = Retrying(
+            retry=retry_if_exception(_is_led_by_none),
+            stop=stop_after_delay(self.timeout_s),
+            wait=wait_fixed(POLL_S),
+            before_sleep=lambda _: self._ask_for_leaders(),
+            reraise=True,
+        )
+        return patient(self._offsets_now, asked)
+
+    def _ask_for_leaders(self) -> None:
+        """The client keeps what it knows of leaders, and their epochs, for minutes."""
+        with suppress(KafkaException):
+            self._client.list_topics(timeout=self.timeout_s)
+
+    def _offsets_now(self, asked: dict[ClientPartition, Any]) -> dict[TopicPartition, int]:
         futures = self._client.list_offsets(
             asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.timeout_s
         )
@@ -154,6 +182,9 @@ class KafkaAdmin:
                 raise preflight.TOPIC_MISSING(
                     bootstrap=self.bootstrap, what=f"topic {topic!r}{self._meant(topic)}"
                 ) from error
+            if partition is not None and name in _NO_LEADER:
+                reason = f"no broker leads it ({error.args[0].str()})"
+                raise services.KAFKA_UNREADABLE(tp=TopicPartition(topic, partition), reason=reason) from error
             raise self._failure_of(error, f"topic {topic}") from error
         except TimeoutError as error:
             raise self._unavailable(f"no answer within {self.timeout_s:.0f} s") from error
@@ -194,6 +225,13 @@ class KafkaAdmin:
         cause = f"; the last connection: {without_values(self._failure)}" if self._failure else ""
         reason = f"{why} (security.protocol is {protocol}{cause})"
         return services.KAFKA_UNAVAILABLE(bootstrap=self.bootstrap, reason=reason)
+
+
+def _is_led_by_none(error: BaseException) -> bool:
+    cause = error.__cause__
+    return (
+        isinstance(error, UnavailableError) and isinstance(cause, KafkaException) and cause.args[0].name() in _NO_LEADER
+    )
 
 
 @lru_cache(maxsize=8)
