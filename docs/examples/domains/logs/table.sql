@@ -1,10 +1,12 @@
 CREATE TABLE logs
 (
     at DateTime64(9, 'UTC'),
+    observed DateTime64(9, 'UTC'),
     service LowCardinality(String),
-    severity Enum8('DEBUG' = 5, 'INFO' = 9, 'WARN' = 13, 'ERROR' = 17),
+    severity Enum8('TRACE' = 1, 'DEBUG' = 5, 'INFO' = 9, 'WARN' = 13, 'ERROR' = 17, 'FATAL' = 21),
+    severity_text LowCardinality(String),
     body String,
-    trace Nullable(String),
+    query Nullable(String),
     attributes Map(LowCardinality(String), String),
     _kafka_topic LowCardinality(String),
     _kafka_partition UInt32,

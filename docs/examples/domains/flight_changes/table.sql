@@ -1,11 +1,11 @@
-CREATE TABLE logistics
+CREATE TABLE flight_changes
 (
-    shipment UInt64,
+    flight UInt32,
+    at DateTime64(6, 'UTC'),
     origin FixedString(3),
     destination FixedString(3),
-    weight_kg Decimal(9, 3),
-    state LowCardinality(String),
-    updated DateTime64(6, 'UTC'),
+    distance Decimal(6, 1),
+    delay Nullable(Int16),
     version UInt64,
     is_deleted UInt8,
     _kafka_topic LowCardinality(String),
@@ -13,5 +13,5 @@ CREATE TABLE logistics
     _kafka_offset UInt64
 )
 ENGINE = ReplacingMergeTree(version, is_deleted)
-ORDER BY shipment
+ORDER BY flight
 SETTINGS non_replicated_deduplication_window = 10000
