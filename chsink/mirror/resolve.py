@@ -16,8 +16,9 @@ from chsink.mirror.control import Names
 from chsink.mirror.coordinator import KEY
 from chsink.mirror.events import DataWritten, UnitTag
 from chsink.mirror.known_tables import ATTEMPTS, Target
+from chsink.mirror.ports import EventSender
 from chsink.mirror.tables import DamagedProperty, TableRead
-from chsink.mirror.trail import handed_over
+from chsink.mirror.trail import as_sent, handed_over
 from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Link, Links, StoredShare
 from chsink.statemachine.commit.resolve import (
@@ -80,9 +81,9 @@ class MirrorDecision:
     changes: tuple[LinkChange, ...] = ()
 
     @property
-    def forget(self) -> bool:
-        """Whether the waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
-        return any(change.decided.forget for change in self.changes)
+    def forgotten(self) -> frozenset[TopicPartition]:
+        """Those whose waiting events are given up (:class:`chsink.statemachine.commit.resolve.Resolved`)."""
+        return frozenset(tp for change in self.changes for tp in change.decided.forgotten)
 
     @property
     def moved(self) -> list[TopicPartition]:
@@ -152,26 +153,32 @@ def carry_out(names: Names, decision: MirrorDecision) -> None:
         coordinator = fenced.enter_context(names.sender(names.coordinator_id, names.control_group))
         worker_ids = {tp: names.worker_id(tp) for tp in decision.moved}
         workers = {tp: fenced.enter_context(names.sender(id_, names.group)) for tp, id_ in worker_ids.items()}
-        passed = _ends(names) if decision.forget else {}  # nobody hands over what these topic-partitions had any more
-        if passed:
-            coordinator.send(KEY, [], {TopicPartition(names.topic, number): end for number, end in passed.items()})
+        for tp in decision.moved:  # a coordinator may still be reading a range again
+            fenced.enter_context(names.sender(names.reread_id(tp), names.group))
+        for name, target in decision.tables.items():
+            _check_known(name, _there(name, target), decision)
+        passed = _forget(names, coordinator, decision.forgotten) if decision.forgotten else {}
         for name in decision.tables:
             for tp, offset in _stored(name, decision, passed).group.items():
                 workers[tp].send(str(tp), [], {tp: offset})
 
 
-def _ends(names: Names) -> dict[int, int]:
-    """The control topic's end, by partition."""
-    with closing(names.reader()) as reader:
-        return {number: end for number, (_, end) in reader.logs().items()}
+def _forget(names: Names, coordinator: EventSender, forgotten: Collection[TopicPartition]) -> dict[int, int]:
+    """Pass all events that wait, and send those of other topic-partitions once more: who has read them before takes
+    them once.  Returns the control topic's ends, by partition.
+    """
+    events, ends = as_sent(names, whole=True)
+    tags = ((written.tag, value) for written, value in events)
+    kept = [value for tag, value in tags if tag and TopicPartition(tag.topic, tag.partition) not in forgotten]
+    coordinator.send(KEY, kept, {TopicPartition(names.topic, number): end for number, end in ends.items()})
+    return ends
 
 
 def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
     reason, logs = "", decision.logs[name]
     for _ in range(ATTEMPTS):
         read, after = _resolved(name, decision)
-        if _known(read) != decision.shown[name]:
-            raise halts.MIRROR_TABLE_MOVED(table=name)
+        _check_known(name, read, decision)
         chain = replace(after.chain, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
@@ -180,6 +187,11 @@ def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> R
             return after
         reason = done.reason
     raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+
+
+def _check_known(name: str, read: TableRead, decision: MirrorDecision) -> None:
+    if _known(read) != decision.shown[name]:
+        raise halts.MIRROR_TABLE_MOVED(table=name)
 
 
 def _known(read: TableRead) -> Known:

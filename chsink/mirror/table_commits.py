@@ -6,7 +6,8 @@ Rules:
 - An outcome is never assumed: unless the catalog says that a commit was applied, the table is read again and its chain
   decides.
 - Another program may delete a handed-over file: its unit is dropped, and the range is read again.  The other units
-  are committed at once: a last commit before a halt has no next round.
+  are committed at once: a last commit before a halt has no next round.  So they are before the halt, too, if Kafka no
+  longer holds the records of one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import structlog
 
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables
+from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import CatalogFailed, Committed, TableRead
 from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Chain
@@ -61,7 +63,14 @@ class TableCommits:
             raise self._tables.halted(name, CommitHalt.EVENTS_DAMAGED, str(error)) from error
 
     def commit(self, name: str, at: Present) -> tuple[int | None, int | None]:
-        """The table's new snapshot, if it got one, and up to when it is complete."""
+        """The table's new snapshot, if it got one, and up to when it is complete.  Raises :class:`Halted`."""
+        lost: list[Halted] = []
+        done = self._commit(name, at, lost)
+        for halted in lost:
+            raise halted
+        return done
+
+    def _commit(self, name: str, at: Present, lost: list[Halted]) -> tuple[int | None, int | None]:
         offered: dict[int, int | None] = {}
         reason = ""
         for _ in range(ATTEMPTS):
@@ -82,7 +91,7 @@ class TableCommits:
                 mine = chain.snapshot_id if chain.snapshot_id in offered else None
                 return mine, None if mine is None else offered[mine]
             try:
-                if reason := self._without_deleted(name, read, plan):
+                if reason := self._without_deleted(name, read, plan, lost):
                     continue
             except CatalogFailed as error:
                 reason = str(error)
@@ -106,8 +115,8 @@ class TableCommits:
             if tp.topic in self._tables.targets[name].topics and tp not in chain.links:
                 raise self._tables.halted(name, CommitHalt.CHAIN_MISSING, str(tp))
 
-    def _without_deleted(self, name: str, read: TableRead, plan: TablePlan) -> str:
-        """Which files of the plan are gone; "" if none is.  Drops their units: the offsets become holes.
+    def _without_deleted(self, name: str, read: TableRead, plan: TablePlan, lost: list[Halted]) -> str:
+        """Which files of the plan are gone; "" if none is.  Drops their units: the offsets are holes then, or ``lost``.
 
         Raises CatalogFailed when that is unknown.
         """
@@ -115,7 +124,10 @@ class TableCommits:
         if not gone:
             return ""
         units = [unit for unit in plan.taken if not gone.isdisjoint(unit.files)]
-        self._check_readable(name, units)
+        try:
+            self._check_readable(name, units)
+        except Halted as halted:
+            lost.append(halted)
         self._buffer.forget(name, units)
         said = f"another program deleted {len(gone)} data files before they were committed, such as {min(gone)}"
         self._log.warning("data files are gone; reading their records again", table=name, reason=said)

@@ -26,7 +26,7 @@ def all_events(names: Names) -> Iterator[Event]:
 
     Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
     """
-    return _own(names, placed(names))
+    return (event for event, _ in _own(names, placed(names)))
 
 
 def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
@@ -45,6 +45,11 @@ def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
     Raises ``ControlUnanswered``, with ``whole`` also if the topic cannot be read to its end; else it takes ``READ_S``
     at most.
     """
+    return [written for written, _ in as_sent(names, whole=whole)[0]]
+
+
+def as_sent(names: Names, *, whole: bool) -> tuple[list[tuple[DataWritten, bytes]], dict[int, int]]:
+    """The same with their messages, and the topic's ends, by partition, up to which they were read."""
     with closing(names.reader()) as reader, closing(names.offsets(names.control_group)) as group:
         logs = reader.logs()
         at = group.committed([TopicPartition(names.topic, p) for p in logs])
@@ -53,19 +58,19 @@ def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
             stored = at[TopicPartition(names.topic, number)]
             positions[number] = stored if stored is not None and first <= stored <= end else first
         found = _own(names, _messages(names, reader, positions, _ends(logs), whole=whole))
-        return [event.payload for event in found if isinstance(event.payload, DataWritten)]
+        return [(e.payload, value) for e, value in found if isinstance(e.payload, DataWritten)], _ends(logs)
 
 
 def _ends(logs: dict[int, tuple[int, int]]) -> dict[int, int]:
     return {number: end for number, (_, end) in logs.items()}
 
 
-def _own(names: Names, messages: Iterable[tuple[Position, bytes]]) -> Iterator[Event]:
+def _own(names: Names, messages: Iterable[tuple[Position, bytes]]) -> Iterator[tuple[Event, bytes]]:
     """The sink's events among the messages."""
     for _, value in messages:
         event = _event(value)
         if event is not None and event.group_id == names.group:
-            yield event
+            yield event, value
 
 
 def _messages(

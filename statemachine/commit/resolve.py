@@ -67,7 +67,7 @@ class Log:
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The chain to store, and the group's new offsets for topic-partitions of recreated topics and of logs that lost
-    records.  ``forget``: the units that wait for a commit were read from a log that has since lost records.
+    records.  ``forgotten``: those whose units that wait for a commit were read from a log that has since lost records.
 
     ``given_up``: from the first to the last offset that Kafka holds, that the table may lack, and that is not read.
     """
@@ -76,7 +76,7 @@ class Resolved:
     group: Mapping[TopicPartition, int]
     because: Mapping[TopicPartition, Because]
     given_up: Mapping[TopicPartition, OffsetRange]
-    forget: bool
+    forgotten: frozenset[TopicPartition]
 
 
 def held(view: TableView) -> Chain | None:
@@ -112,7 +112,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
     group: dict[TopicPartition, int] = {}
     because: dict[TopicPartition, Because] = {}
     given_up: dict[TopicPartition, OffsetRange] = {}
-    forget = False
+    forgotten: set[TopicPartition] = set()
     for tp, log in logs.items():
         mine = [] if tp.topic in anew else [some[tp] for some in (links, passed) if tp in some]
         there = [OffsetRange(surely[tp].origin, surely[tp].until)] if tp in surely else log.rows or ()
@@ -134,7 +134,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
         else:
             because[tp], links[tp] = _skipped(mine, log, unsure=known is None)
         if back and tp.topic not in anew:
-            group[tp], forget = log.end, True
+            group[tp] = log.end
+            forgotten.add(tp)
         if because[tp] is Because.RECREATED or (because[tp] is Because.SHRANK and not mine):
             there = ()  # of other records
         first = max(log.start, links[tp].origin) if mine else log.start
@@ -143,7 +144,7 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
     links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}  # their routes may come back
     # a recreated topic may have fewer partitions
     links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}
-    return Resolved(replace(chain, links=links), group, because, given_up, forget)
+    return Resolved(replace(chain, links=links), group, because, given_up, frozenset(forgotten))
 
 
 def remembered(view: TableView) -> dict[TopicPartition, Link]:

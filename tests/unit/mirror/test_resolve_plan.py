@@ -25,6 +25,6 @@ def test_how_much_is_given_up_and_what_a_backfill_can_land(
     given_up: OffsetRange, origin: int, said: tuple[str | None, int | None, str | None]
 ) -> None:
     chain = Chain(links={TP: Link("", origin, max(origin, 9))})
-    decided = Resolved(chain, {}, {TP: Because.NEW}, {TP: given_up}, forget=False)
+    decided = Resolved(chain, {}, {TP: Because.NEW}, {TP: given_up}, frozenset())
     plan = LinkChange("shop.orders", TP, None, decided, 9).as_dict()
     assert (plan["given_up"], plan["at_most"], plan["backfill"]) == said

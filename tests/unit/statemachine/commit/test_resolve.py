@@ -126,7 +126,7 @@ def test_rows_behind_what_the_table_remembers(
     """⚑ The chain was set back, and then the table to a snapshot beside its history: the rows there landed again."""
     decided = of(found, TableVerdict.SKIP, rows=rows)
     assert decided.chain.links == {TP: Link("id", 2, until)} and decided.because == {TP: because}
-    assert not decided.group and not decided.forget
+    assert not decided.group and not decided.forgotten
 
 
 @pytest.mark.parametrize(("choice", "until"), [(TableVerdict.REREAD, 2), (TableVerdict.SKIP, 9)])
@@ -181,7 +181,7 @@ def test_a_log_that_lost_records(end: int) -> None:
     assert resolved(found, {TP: replace(LOG, end=end)}, TableVerdict.REREAD) is None
     decided = of(found, TableVerdict.SKIP, end=end)
     assert decided.chain.links == {TP: Link("id", min(2, end), end)} and decided.group == {TP: end}
-    assert decided.forget and not of(found, TableVerdict.SKIP, end=9, committed=9).forget
+    assert decided.forgotten == {TP} and not of(found, TableVerdict.SKIP, end=9, committed=9).forgotten
 
 
 @pytest.mark.parametrize(("choice", "until"), [(TableVerdict.REREAD, 3), (TableVerdict.SKIP, 8)])
@@ -189,7 +189,7 @@ def test_an_empty_table_for_a_log_that_lost_records(choice: TableVerdict, until:
     """⚑ The group is beyond the log's end: each start would be refused, until the log has passed it without a word."""
     decided = of(view(), choice, start=3, end=8, committed=12)
     assert decided.chain.links == {TP: Link("id", until, until)}
-    assert (decided.group, decided.forget) == ({TP: 8}, True)
+    assert (decided.group, decided.forgotten) == ({TP: 8}, frozenset({TP}))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
