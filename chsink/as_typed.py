@@ -1,5 +1,5 @@
 """Commands in messages, as they are to be typed: with the job file, unless it is the one that commands read by default,
-and with the sink's name where that was given by ``--set``.
+and with the sink's name where that was given by ``--set``.  What is quoted in them may hold backticks.
 
 Whoever copies a command must not reach another job that happens to lie in the current folder.  A process has one job.
 """
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Final
 
 DEFAULT_CONFIG: Final = Path("job.toml")
-_COMMAND: Final = re.compile(r"`(chsink (?!dev\b|init\b|jars\b|(?:state|dlq|mirror|sql|kafka)`)[a-z][^`]*)`")
+_COMMAND: Final = re.compile(
+    r"`(chsink (?!dev\b|init\b|jars\b|(?:state|dlq|mirror|sql|kafka)`)[a-z](?:'[^']*'|[^`'])*)`"
+)
 _given: Final[list[str]] = []
 
 

@@ -197,8 +197,9 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     A `chsink dlq replay` that runs is stopped (CHS-801); one that is in doubt must be settled first (CHS-338).
 
     Rows stay in the table, and the next start lands again whatever Kafka holds of these partitions, from its first
-    record on. Between the reset and the start, delete the rows and dead letters of these records, with their replay
-    marks, also from the targets of dependent views, or they land twice. Set sink.checkpoint to a new folder.
+    record on. Between the reset and the start, delete the rows of these records, also from the targets of dependent
+    views, and their dead letters and replay marks, which the command names; otherwise they land twice. Set
+    sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is table is None:
         raise typer.BadParameter("name a TOPIC, or a table with --table")

@@ -117,7 +117,7 @@ class Cluster:
         except ChsinkError as error:
             if error.name != preflight.NO_TABLE.name:
                 raise
-            raise preflight.NO_TABLE_OF_LETTERS(**error.params) from error
+            raise preflight.NO_TABLE_OF_LETTERS(table=name.canonical, url=error.params["url"]) from error
         return ShardTable(self.clients[0], table, self.config.clickhouse.endpoints[0].urls)
 
     def described(self, route: Route) -> RoutedTable:
@@ -173,12 +173,13 @@ class Cluster:
         except ChsinkError as error:
             if error.name != preflight.NO_TABLE.name:
                 raise
+            known = {**error.params, "named": name.canonical}  # an endpoint may have a database of its own
             if route.choice is not None:
                 keys = ", ".join(f"{route.at}.table_by.tables.{value}" for value in route.choice.values)
-                raise preflight.NO_TABLE_OF_VALUE(key=keys, topic=route.topic, **error.params) from error
+                raise preflight.NO_TABLE_OF_VALUE(key=keys, topic=route.topic, **known) from error
             if route.topic in self.config.matched_topics:
-                raise preflight.NO_TABLE_OF_TOPIC(topic=route.topic, **error.params) from error
-            raise
+                raise preflight.NO_TABLE_OF_TOPIC(topic=route.topic, **known) from error
+            raise preflight.NO_TABLE(**known) from error
         return RoutedTable(route.topic, name.canonical, shards, tuple(self.config.shard_key_of(route)))
 
     def _places(self, route: Route) -> list[TableName]:

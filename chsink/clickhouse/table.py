@@ -116,7 +116,7 @@ def read_table(client: Queries, database: str, name: str) -> TargetTable:
     at = TableName(database, name)
     found = read_tables(client, [at])
     if not found:
-        raise preflight.NO_TABLE(table=at.canonical, url=client.url)
+        raise preflight.NO_TABLE(table=at.canonical, url=client.url, named=at.canonical)
     return found[at]
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from chsink.errors.entry import halt, preflight
 from chsink.errors.steps import (
+    AGAIN,
     ALL_THERE,
     CHOOSE,
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
     FROM_EARLIEST,
+    LETTERS,
     NEW_CHECKPOINT,
+    OLD_VERSIONS,
     OLDER_BACKUP,
-    OR_NEW_TOPIC,
     RECOVER,
-    REPLAY_MARKS,
     RESUME,
     RESUME_EITHER,
 )
@@ -23,16 +24,15 @@ from chsink.errors.steps import (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; run `chsink verify "
-    "--json`, and note the rows and dead letters that it shows as different: new records have taken their offsets (a "
-    "list that ends in … has more: look at the rest with --from); run `chsink state reset {arguments}`. Keep what you"
-    " noted, and the rows and dead letters of all other records that Kafka has lost: the tables may have the only "
-    "copy. For each partition in this command, delete those of the records that Kafka still holds, also from the "
-    "targets of dependent views, and "
-    + REPLAY_MARKS
-    + OR_NEW_TOPIC
-    + ": otherwise they land twice. Then "
-    + NEW_CHECKPOINT,
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; copy all rows and "
+    "dead letters of these partitions to other tables: of records that Kafka has lost, they may be the only copy; run"
+    " `chsink state reset {arguments}`. For each partition in this command, delete the rows of all offsets that Kafka"
+    " holds now, also from the targets of dependent views, and "
+    + LETTERS
+    + ": otherwise records land twice. Then "
+    + NEW_CHECKPOINT
+    + ": chsink lands what Kafka holds now. Rows of the copies that differ from the row that has their offset then are "
+    "those of lost records" + OLD_VERSIONS,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -74,11 +74,7 @@ CHECKPOINT_BEFORE_RESET = halt(
     "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
     "reset",
     "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows, "
-    "also from the targets of dependent views, and the dead letters with "
-    + REPLAY_MARKS
-    + OR_NEW_TOPIC
-    + ": otherwise they land twice. Then "
-    + NEW_CHECKPOINT,
+    "also from the targets of dependent views, and " + LETTERS + ": otherwise they land twice. Then " + NEW_CHECKPOINT,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
@@ -87,7 +83,8 @@ TOPIC_RECREATED = halt(
     + "if no copy ran, and Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
     + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, then "
-    + NEW_CHECKPOINT,
+    + NEW_CHECKPOINT
+    + OLD_VERSIONS,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -269,7 +266,9 @@ PIECE_STORED_AGAIN = halt(
 INSERT_REFUSED = halt(
     "CHS-315",
     "{url} refused an insert into {table} with code {code}: {reason}",
-    "correct the table, its views, the grants or [clickhouse.settings], then start again: chsink will settle the range",
+    "correct the table, its views, the grants or [clickhouse.settings], then "
+    + AGAIN
+    + ": chsink will settle the range",
 )
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
@@ -342,9 +341,11 @@ RESEND_OTHER_RECORDS = preflight(
     "CHS-322",
     "{tp} {range}: table_by, or your program's transform, may have changed since the range was announced for {table}: "
     "a record whose table changed could land in two tables, or in none",
-    "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that "
-    "follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
-    "then make the change again",
+    "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that"
+    " follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
+    "then make the change again; if it cannot be undone, check the table, then pass "
+    + ALL_THERE
+    + ", or --lost to give up the missing rows",
 )
 RESEND_NOT_COUNTED = preflight(
     "CHS-322",
@@ -492,7 +493,10 @@ MIRROR_TABLE_RECREATED = halt(
 MIRROR_TOPIC_RECREATED = halt(
     "CHS-345",
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
-    "to land the new topic in the same table, set mirror.checkpoint to a new folder and " + _RESOLVE,
+    "to land the new topic in the same table, set mirror.checkpoint to a new folder and "
+    + _RESOLVE
+    + ". If it holds the same records as before, as after a move to another Kafka cluster, name a new table in "
+    "[[mirror.route]] instead: --reread would land them twice",
     runbook="Records of the earlier topic that workers had handed over are committed.",
 )
 MIRROR_RECORDS_GONE = halt(

@@ -276,12 +276,12 @@ TABLE_BY_NO_VALUE = config(
 TABLE_BY_NOT_CREATED = config(
     "CHS-106",
     "tables that records name may not exist yet, and auto_create is off",
-    "set auto_create = true in the section, or in [mirror]; or list all values in `tables`",
+    "set auto_create = true in the section, or in [mirror]; or list all values in `tables`, and remove `others`",
 )
 TABLE_BY_APART = config(
     "CHS-106",
     'with mirror.coordinator = "apart", the coordinator does not learn of tables that records name',
-    'set mirror.coordinator = "driver", or list all values in `tables`',
+    'set mirror.coordinator = "driver"; or list all values in `tables`, and remove `others`',
 )
 TABLE_BY_NO_COLUMN = config(
     "CHS-106",
@@ -546,7 +546,8 @@ DELETES_NEED_KEYS = config(
     "CHS-115",
     'errors.on_tombstone = "delete" reads the key of each record, but the route of topic {topic} {problem}',
     'set key_format and key_columns for the route; with format = "debezium", which has deletes of its own, set '
-    'errors.on_tombstone = "skip"',
+    'errors.on_tombstone = "skip"; it is set for all routes, so if another one needs "delete", give this topic a job '
+    "of its own",
 )
 DEAD_LETTERS_TABLE_TAKEN = config(
     "CHS-115",

@@ -7,10 +7,10 @@ from chsink.errors.steps import (
     ALL_THERE,
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
+    LETTERS,
     NEW_CHECKPOINT,
-    OR_NEW_TOPIC,
+    OLD_VERSIONS,
     RECOVER,
-    REPLAY_MARKS,
     RESOLVE_BEFORE_START,
     RESUME_EITHER,
     choose,
@@ -21,12 +21,13 @@ _NEW = (
     "and grant SELECT and INSERT on it; or "
 )
 _DROPPED = (
-    ". If records have landed in it and it is gone: restore it from a backup (`chsink verify` then names the offsets "
-    "that the backup lacks); or stop the job, create the table, run `chsink state reset --table {table:shell}`, "
-    "delete, of the records that Kafka still holds, the rows in the targets of its views, and the dead letters with "
-    + REPLAY_MARKS
-    + OR_NEW_TOPIC
-    + ", and "
+    ". If records have landed in it: if other replicas still have it, create it here again, and it fetches its rows "
+    "(if this replica is still registered, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another one first); "
+    "otherwise restore it from a backup (`chsink verify` then names the offsets that the backup lacks); or stop the "
+    "job, create the table, run `chsink state reset --table {named:shell}`, delete, of the records that Kafka still "
+    "holds, the rows that are in it on any shard, those in the targets of its views, and "
+    + LETTERS
+    + "; of older dead letters, delete only the replay marks, so that `chsink dlq replay` lands them again; then "
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka still holds"
 )
@@ -54,9 +55,11 @@ NO_TABLE = preflight(
 NO_TABLE_OF_LETTERS = preflight(
     "CHS-202",
     "the table of dead letters, {table}, does not exist at {url}, or this user cannot see it",
-    "if no dead letter is in it yet: create it there (`chsink sql dead-letters` prints the statement) and grant SELECT "
-    "and INSERT on it; or correct dead_letters.table. If it held dead letters and is gone: restore it from a backup, "
-    "or create it again; then run `chsink verify`, which names the records whose dead letters are missing",
+    "if no dead letter is in it yet: create it there (`chsink sql dead-letters` prints the statement) and grant "
+    "SELECT and INSERT on it; or correct dead_letters.table. If it held dead letters and is gone: restore it from a "
+    "backup, or create it again; then run `chsink verify`, which names the records whose dead letters are missing. A "
+    "backup lacks newer replay marks: do not replay its dead letters again into a table without the columns "
+    "_kafka_topic, _kafka_partition and _kafka_offset",
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
@@ -154,7 +157,7 @@ VIEW_DOUBLES = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again is counted twice there",
-    "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000",
+    "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000; if it has replicas, on each of them",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
@@ -377,8 +380,9 @@ STATE_NODE_FORBIDDEN = preflight(
 STATE_NODES_OPEN = preflight(
     "CHS-220",
     "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
-    "log in with zkCli.sh as the user of [state], and run `setAcl -R {root} auth::cdrwa` "
-    "(docs/least-privilege.md#zookeeper)",
+    "if other sinks with a login of their own keep state below {root}, set state.path to another path for this sink "
+    "before its first start; otherwise log in with zkCli.sh as the user of [state], and run `setAcl -R {root} "
+    "auth::cdrwa` (docs/least-privilege.md#zookeeper)",
     ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
 )
 STATE_NODES_WITHOUT_OWNER = preflight(
@@ -443,7 +447,10 @@ TOPIC_IS_ANOTHER = preflight(
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     "if kafka.bootstrap was changed, change it back; "
     + COPY_ELSEWHERE
-    + f"if the topic was recreated on purpose, {NEW_CHECKPOINT}: chsink then reads the topic from its beginning",
+    + "if the topic was recreated on purpose, "
+    + NEW_CHECKPOINT
+    + ": chsink then reads the topic from its beginning"
+    + OLD_VERSIONS,
 )
 PARTITIONS_GONE = preflight(
     "CHS-226",
@@ -543,10 +550,9 @@ TABLE_IS_EMPTY = preflight(
     "dropped and created again, stop the job, then do one of two things. Restore the rows from a backup, and run "
     "`chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still "
     "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
-    "all rows of the records that Kafka still holds, older ones too; delete the dead letters of these records with "
-    + REPLAY_MARKS
-    + OR_NEW_TOPIC
-    + "; "
+    "all rows of the records that Kafka still holds, older ones too; delete "
+    + LETTERS
+    + "; of older dead letters, delete only the replay marks, so that `chsink dlq replay` lands them again; "
     + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
@@ -1102,8 +1108,8 @@ DELETES_UNKNOWN = preflight(
     "CHS-278",
     'errors.on_tombstone = "delete" cannot work for table {table}: {problem}',
     "use a table with ENGINE = ReplacingMergeTree(_kafka_offset, is_deleted) for this topic alone, whose ORDER BY, "
-    "PARTITION BY and shard key use only the columns of key_columns; or set errors.on_tombstone to "
-    '"skip" or "dead_letter"',
+    "PARTITION BY and shard key use only the columns of key_columns; or give this topic a job of its own, and set "
+    'errors.on_tombstone to "skip" or "dead_letter" there',
 )
 KAFKA_LOGIN_REFUSED = preflight(
     "CHS-299",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import unavailable
+from chsink.errors.steps import AGAIN
 
 STATE_STORE_UNAVAILABLE = unavailable(
     "CHS-701",
@@ -50,17 +51,17 @@ ROWS_NOT_CREATED = unavailable(
 INSERT_UNANSWERED = unavailable(
     "CHS-704",
     "{url} did not acknowledge an insert into {table} within {seconds} s: {reason}",
-    "bring the server back, then start again: the range is in doubt and chsink will settle it",
+    "bring the server back, then " + AGAIN + ": the range is in doubt and chsink will settle it",
 )
 INSERT_OVERLOADED = unavailable(
     "CHS-704",
     "{url} kept refusing an insert into {table} for {seconds} s with code {code}: {reason}",
-    "reduce the load on the server, then start again: the range is in doubt and chsink will settle it",
+    "reduce the load on the server, then " + AGAIN + ": the range is in doubt and chsink will settle it",
 )
 PIECE_TOO_LATE = unavailable(
     "CHS-705",
     "it is too late to send piece {token}: ClickHouse may no longer remember its deduplication token",
-    "start again: the range is in doubt and chsink will settle it",
+    AGAIN + ": the range is in doubt and chsink will settle it",
 )
 ANSWERS_MISSING = unavailable(
     "CHS-706",
@@ -70,8 +71,9 @@ ANSWERS_MISSING = unavailable(
 TOKEN_DOUBTFUL = unavailable(
     "CHS-707",
     "{url} may have forgotten the deduplication token of piece {token}, so chsink does not send it: {reason}",
-    "start again: the range is in doubt, and chsink looks for its rows in the table before it sends any; if this "
-    "recurs, raise the table's deduplication window (an insert makes one block per table partition)",
+    AGAIN
+    + ": the range is in doubt, and chsink looks for its rows in the table before it sends any; if this recurs, raise "
+    "the table's deduplication window (an insert makes one block per table partition)",
 )
 SPARK_STOPPED = unavailable(
     "CHS-708",
@@ -86,12 +88,12 @@ CHECKPOINT_IN_USE = unavailable(
 TARGET_UNANSWERED = unavailable(
     "CHS-709",
     "ClickHouse did not answer a query about a target table: {error}",
-    "bring the server back and start again: chsink will settle the ranges in doubt",
+    "bring the server back and " + AGAIN + ": chsink will settle the ranges in doubt",
 )
 QUERY_FAILED = unavailable(
     "CHS-709",
     "{url} answered a query about a target table with an error (code {code}): {reason}",
-    "start again: chsink will settle the ranges in doubt; if the error stays, remove its cause on the server",
+    AGAIN + ": chsink will settle the ranges in doubt; if the error stays, remove its cause on the server",
 )
 CLICKHOUSE_UNAVAILABLE = unavailable(
     "CHS-709",
@@ -188,8 +190,9 @@ MIRROR_COMMITS_FAIL = unavailable(
 MIRROR_NO_ANSWER = unavailable(
     "CHS-720",
     "the mirror did not commit within {seconds} seconds: {began}",
-    "if the mirror does not run, start it: it then commits what was handed over; if it runs, its log names a table "
-    "whose commits fail; if the log names none, stop the mirror and start it again: nothing is lost",
+    "if the mirror, or `chsink mirror coordinator`, does not run, start it: it then commits what was handed over; if "
+    "it runs, its log names a table whose commits fail; if the log names none, stop the mirror and its coordinator, "
+    "and start them again: nothing is lost",
 )
 MIRROR_NO_COORDINATOR = unavailable(
     "CHS-721",

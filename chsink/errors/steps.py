@@ -29,9 +29,17 @@ COPY_ELSEWHERE: Final = (
     "name, and restore the state from a backup that was made before the copy first ran (a new checkpoint would land "
     "all records again); "
 )
+AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
-REPLAY_MARKS: Final = "their replay marks (rows of the sink NAME~replay)"
-OR_NEW_TOPIC: Final = " (if dead letters are in a Kafka topic, name a new one in dead_letters.topic instead)"
+LETTERS: Final = (
+    "this sink's dead letters of them for this table, with their replay marks (of the sink NAME~replay; if dead "
+    "letters are in a Kafka topic, first resolve all ranges in doubt, then name a new topic in dead_letters.topic "
+    "instead)"
+)
+OLD_VERSIONS: Final = (
+    ". In a ReplacingMergeTree whose version is _kafka_offset, rows of the old topic would hide rows of the new one: "
+    "move them to another table before that start"
+)
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
     "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, also "

@@ -52,7 +52,8 @@ UNREADABLE_TYPE = config(
 SAMPLE_BAD = preflight(
     "CHS-507",
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
-    'change the column or the records; or set errors.on_bad_value = "skip" or, if the job has ClickHouse tables, '
+    "change the column, the records, or the option of the format that the reason names; or set "
+    'errors.on_bad_value = "skip" or, if the job has ClickHouse tables, '
     '"dead_letter" (and dead_letters.topic or dead_letters.table, to say where they go)',
     ok="{topic}: all {count} sampled records fit {table}",
 )
@@ -121,6 +122,7 @@ SAMPLE_TOO_FEW = preflight(
 MIRROR_BAD_VALUE = bad_value(
     "CHS-511",
     "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {first}",
-    'set errors.on_bad_value = "skip" to skip such records (for null values alone, set errors.on_tombstone = "skip" '
-    "instead), or change the column, then start again",
+    'change the column; or set errors.on_bad_value to "skip" or, if the job has ClickHouse tables, "dead_letter" (the'
+    " mirror skips such records, and ClickHouse keeps its own bad records as dead letters); for null values alone, "
+    'set errors.on_tombstone = "skip" instead; then start again',
 )

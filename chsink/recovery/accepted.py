@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 
 from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey
@@ -78,7 +79,7 @@ def in_words(ranges: Sequence[OffsetRange]) -> str:
 
 def option_for(key: StateKey, ranges: Sequence[OffsetRange]) -> str:
     """The option that accepts these holes."""
-    return f"--accept-holes {place_of(key)}:{in_words(ranges)}"
+    return f"--accept-holes {quote(f'{place_of(key)}:{in_words(ranges)}')}"
 
 
 def runs_of(offsets: Iterable[int]) -> Iterator[OffsetRange]:

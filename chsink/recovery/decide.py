@@ -14,7 +14,6 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
 from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import raise_all
-from chsink.errors.steps import REPLAY_MARKS
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import StateStore
 from chsink.recovery.change import Change, Make, find
@@ -24,6 +23,7 @@ from chsink.recovery.landed_rows import (
     count_landed_rows,
     delete_letters,
     delete_rows,
+    letters_of,
     wait_for_inserts,
 )
 from chsink.recovery.partition_survey import Say
@@ -66,6 +66,7 @@ def plan_reset(
     check_settled(store, sink, found)
     tables, topics = sorted({key.table for key in found}), sorted({key.topic for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
+    letters = "; ".join(f"of {key.table}, those with {letters_of(key)}" for key in {k.table: k for k in found}.values())
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
         (
@@ -77,7 +78,7 @@ def plan_reset(
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
         (
             "records whose rows or dead letters are there land again: before the next start, delete these rows, also "
-            f"in the targets of dependent views, and the dead letters, with {REPLAY_MARKS}"
+            f"in the targets of dependent views, and the dead letters and replay marks: {letters}"
         ),
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",

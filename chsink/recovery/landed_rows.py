@@ -160,12 +160,12 @@ def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> 
 
 def delete_letters(table: TargetTable, ranges: Mapping[StateKey, StateRecord]) -> str:
     """The same for their dead letters, with the replay marks of these."""
-    return table.deleting(f"{_which(ranges)} {with_marks(next(iter(ranges)))}")
+    return table.deleting(f"{_which(ranges)} AND {letters_of(next(iter(ranges)))}")
 
 
-def with_marks(key: StateKey) -> str:
+def letters_of(key: StateKey) -> str:
     """The condition of a key's dead letters and their replay marks: a mark without its row would hide a dead letter."""
-    return f"AND sink IN ({quote_strings([key.sink, replay_sink(key.sink)])}) AND `table` = {quote_string(key.table)}"
+    return f"sink IN ({quote_strings([key.sink, replay_sink(key.sink)])}) AND `table` = {quote_string(key.table)}"
 
 
 def _which(ranges: Mapping[StateKey, StateRecord]) -> str:
@@ -190,10 +190,9 @@ def also_from(views: Sequence[str]) -> str:
 def _recorded(
     clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord
 ) -> tuple[DedupWindow, Sequence[ShardTable]]:
-    """The table on the shards of the recorded layout, none where that is not known."""
+    """The table on the shards of the recorded layout, or on the present ones where that is not known."""
     owner = read_owner(store, key.sink)
     window = clickhouse.window(owner.layout if owner is not None else lambda _: None)
-    if owner is None or owner.layout(record.sent.layout) is None:
-        return window, ()
+    known = owner is not None and owner.layout(record.sent.layout) is not None
     with asking_target():
-        return window, window.shards(key.table, record.sent.layout)
+        return window, window.shards(key.table, record.sent.layout if known else None)

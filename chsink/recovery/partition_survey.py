@@ -38,7 +38,7 @@ from chsink.notation.sql import quote_string, quote_table
 from chsink.recovery.accepted import REMOVED_SHARDS, Accepted, in_words, option_for, runs_of
 from chsink.recovery.explained import I64, NONE, Means, Prepare, Told, explain, first_halting, shards_of
 from chsink.recovery.landed import SLICE, Extent, QueriedTable, extent, have_timestamps, holes, present, timestamps
-from chsink.recovery.landed_rows import also_from, views_of, with_marks
+from chsink.recovery.landed_rows import also_from, letters_of, views_of
 from chsink.recovery.letters import SinkLetters
 from chsink.recovery.recovered import Doubt, Recovered
 from chsink.recovery.whole_pieces import cut_before
@@ -380,7 +380,7 @@ class PartitionSurvey:
         """The same of dead letters alone, where a table holds them."""
         kept = self._clickhouse.letters
         assert kept is not None
-        delete = kept.table.deleting(f"{self._which(offset)} {with_marks(self._key)}")
+        delete = kept.table.deleting(f"{self._which(offset)} AND {letters_of(self._key)}")
         return f"the dead letters from offset {offset} on, on {kept.url}: {delete}"
 
     def _which(self, offset: int) -> str:

@@ -67,9 +67,9 @@ def scope_of(
         (OffsetRange(max(record.end, whole.start), max(record.end, whole.start, waits_until)), SkipReason.NOT_LANDED),
     ]
     landed = without(_clip(OffsetRange(record.life.first, done), whole), record.gaps)
-    deleted = OffsetRange(0, log.start)
-    left_out += [(_clip(r, deleted), SkipReason.DELETED) for r in landed]
-    judged = tuple(kept for r in landed for kept in without(r, [deleted]))
+    lost = [OffsetRange(0, log.start), OffsetRange(log.end, max(log.end, record.end))]
+    left_out += [(_clip(r, hole), SkipReason.DELETED) for r in landed for hole in lost]
+    judged = tuple(kept for r in landed for kept in without(r, lost))
     return Scope(judged, _named(left_out), record.life.older_end if record.life.incarnation else 0)
 
 

@@ -22,6 +22,10 @@ from chsink.cli.main import app
             "`chsink verify`; `chsink doctor --sample`",
             "`chsink verify -c 'my job.toml'`; `chsink doctor --sample -c 'my job.toml'`",
         ),
+        (
+            "run `chsink state reset --table '`a-b`.t'`, then",
+            "run `chsink state reset --table '`a-b`.t' -c 'my job.toml'`, then",
+        ),
         ("`chsink dlq list -c other.toml`", "`chsink dlq list -c other.toml`"),
         ("`chsink dev up`, `chsink init` and `chsink jars`", "`chsink dev up`, `chsink init` and `chsink jars`"),
         ("after a `chsink state` command", "after a `chsink state` command"),

@@ -179,6 +179,23 @@ def test_constants_and_units() -> None:
     }
 
 
+def test_a_whole_number_in_quotes_counts_the_unit_too() -> None:
+    """OpenTelemetry's JSON quotes its nanoseconds.  In one block all are quoted, in the other some."""
+    columns = (Column("day", "Date32"), Column("nine", "DateTime64(9)"), Column("clock", "Nullable(Time64(6))"))
+    settings = Json(type="json", epoch={"day": "days", "nine": "nanos", "clock": "millis"})
+    plain = [
+        {"day": -1, "nine": 1767225600000000001, "clock": 3_600_001},
+        {"day": 20484, "nine": 0, "clock": None},
+        {"day": 10**6, "nine": -5, "clock": 0},
+        {"day": 10**30, "nine": 10**19, "clock": 7},
+    ]
+    quoted = [{name: None if value is None else str(value) for name, value in row.items()} for row in plain]
+    assert decode(settings, columns, quoted[:3]) == decode(settings, columns, plain[:3])
+    assert decode(settings, columns, [*plain, *quoted]) == decode(settings, columns, [*plain, *plain])
+    for other in (" 1", "+1", "1.0", "0x10", "1e3", ""):
+        assert "day: a string that is not a date" in str(decode(settings, columns, [{**plain[0], "day": other}]))
+
+
 @pytest.mark.parametrize(
     ("settings", "id"),
     [

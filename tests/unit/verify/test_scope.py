@@ -48,6 +48,8 @@ def test_gaps_and_deleted_records_are_left_out_and_named() -> None:
         (100, 500, SkipReason.NOT_LANDED),
     ]
     assert scope_of(LANDED, "t", OffsetRange(200, 500)).judged == ()
+    shrunk = scope_of(LANDED, "t", OffsetRange(0, 60))
+    assert shrunk == Scope(ranges((10, 60)), (Unjudged(OffsetRange(60, 100), SkipReason.DELETED),))
 
 
 def test_of_another_topic_with_the_same_name_nothing_is_judged() -> None:
