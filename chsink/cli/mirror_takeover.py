@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -31,6 +31,14 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     trust_group: Annotated[
         bool, typer.Option("--trust-group", help="Continue where the group is, whatever the connector's events say.")
     ] = False,
+    files_wait: Annotated[
+        list[str] | None,
+        typer.Option("--files-wait", help="This table has none of the files that the refusal lists.", metavar="TABLE"),
+    ] = None,
+    files_landed: Annotated[
+        list[str] | None,
+        typer.Option("--files-landed", help="This table has all files that the refusal lists.", metavar="TABLE"),
+    ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
@@ -59,8 +67,11 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)
-    check_named(tables or (), loaded)
-    asked = Asked(tuple(tables or ()), group, control_topic, trust_group)
+    landed = dict.fromkeys(files_wait or (), False) | dict.fromkeys(files_landed or (), True)
+    if len(landed) < len({*(files_wait or ())}) + len({*(files_landed or ())}):
+        raise typer.BadParameter("pass either --files-wait or --files-landed for a table")
+    asked = Asked((*(tables or ()), *landed), group, control_topic, trust_group, landed)
+    check_named(asked.tables, loaded)
     found = _taken_over(loaded, asked, yes=yes, show=not as_json)
     if as_json:
         print_json(_document(found))
@@ -73,6 +84,7 @@ class Asked(NamedTuple):
     group: str
     control_topic: str
     trust_group: bool
+    landed: Mapping[str, bool]
 
 
 def _taken_over(config: Config, said: Asked, *, yes: bool, show: bool) -> Takeover:
@@ -89,7 +101,7 @@ def _taken_over(config: Config, said: Asked, *, yes: bool, show: bool) -> Takeov
 
     def surveyed() -> Takeover:
         known = kafka.topics(), said.tables, said.group, said.control_topic
-        return survey(opened, *known, trust=said.trust_group)
+        return survey(opened, *known, trust=said.trust_group, landed=said.landed)
 
     with in_words(opened.names):
         found = surveyed()

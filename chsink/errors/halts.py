@@ -674,10 +674,9 @@ MIRROR_CONNECTOR_UNSURE = preflight(
     "CHS-357",
     "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
     "expired: nothing says whether they were committed already ({file})",
-    "check whether the table has the rows of each of these files; if of none, run the command with --trust-group, "
-    "which commits all of them; if of all, set the coordinator's group to the end of the control topic: "
-    "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic} --reset-offsets --to-latest "
-    "--execute; then run the command again; if only of some: " + _FROM_THE_START,
+    "check for each of these tables whether it has the rows of each of its files, and run the command again: with "
+    "--files-wait TABLE for a table that has none of them (they are then committed), with --files-landed TABLE for one "
+    "that has all (they are then left); if it has only some: " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",

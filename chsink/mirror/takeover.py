@@ -80,10 +80,18 @@ class Takeover:
 
 
 def survey(
-    mirror: OpenMirror, topics: Collection[str], chosen: Collection[str], group: str, control_topic: str, *, trust: bool
+    mirror: OpenMirror,
+    topics: Collection[str],
+    chosen: Collection[str],
+    group: str,
+    control_topic: str,
+    *,
+    trust: bool,
+    landed: Mapping[str, bool],
 ) -> Takeover:
     """What there is to take over.  ``topics`` are all of Kafka's, ``chosen`` tables that a person names, ``group`` and
-    ``control_topic`` those of the sink, "" to find them in the tables.  ``trust``: the group is right.
+    ``control_topic`` those of the sink, "" to find them in the tables.  ``trust``: the group is right.  ``landed``: by
+    table, whether it has the files of which nothing else says so.
 
     Raises ChsinkError, ``Halted`` and the outcomes of :mod:`chsink.mirror.control` and ``tables``.
     """
@@ -96,7 +104,7 @@ def survey(
     left = remains(connector, mirror.names)
     links = _links(mirror, connector, left, trust=trust)
     reported = {report.table for report in left.reports}
-    look = _Look(mirror, connector, left, links, trust)
+    look = _Look(mirror, connector, left, links, landed)
     found, left_out = [], []
     for name, (read, chain) in tables.items():
         target, mark = mirror.targets[name], marked[name].get(connector.key)
@@ -107,6 +115,7 @@ def survey(
             found.append(look.at(name, target, read, chain, mark))
         else:
             left_out.append(name)
+    raise_all(look.unsure)
     _check_routed(mirror, look, reported)
     unread = sorted({tp.topic for tp in left.group} - set(mirror.config.mirror.topics))
     return Takeover(connector, tuple(found), links, tuple(left_out), tuple(unread), left.ends)
@@ -185,7 +194,9 @@ class _Look:
     connector: Connector
     left: Remains
     links: Mapping[TopicPartition, Link]
-    trust: bool
+    landed: Mapping[str, bool]
+    unsure: list[ChsinkError] = field(default_factory=list)
+    """The tables of which a person has to say whether they have their files."""
 
     def at(self, name: str, target: Target, read: TableRead, chain: Chain, mark: SnapshotMark | None) -> TableLeft:
         """What the sink left of a table.  Raises ChsinkError."""
@@ -202,13 +213,15 @@ class _Look:
             known = (stored or {}).get(at.partition, 0)
             if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
                 entries[location] = entry  # a location counts once
-                if at.partition not in (stored or {}):
+                if not whole and at.partition not in (stored or {}):
                     unsure.append(location)
                 if at.offset < max(known, passed):
                     behind.add(location)
-        if unsure and not whole and not self.trust:
-            names = {"group": self.connector.coordinator_group, "topic": self.connector.control_topic}
-            raise halts.MIRROR_CONNECTOR_UNSURE(table=name, file=", ".join(unsure), **names)
+        landed = self.landed.get(name)
+        if unsure and landed is None:
+            self.unsure.append(halts.MIRROR_CONNECTOR_UNSURE(table=name, file=", ".join(unsure)))
+        if landed is not False:
+            entries = {location: entry for location, entry in entries.items() if location not in unsure}
         gone = target.table.missing(read, [*entries])
         if waiting := sorted(gone - behind):
             raise halts.MIRROR_CONNECTOR_FILE(table=name, file=waiting[0], reason="it does not exist any more")

@@ -197,7 +197,7 @@ class World(Plain):
         if not self.past.whole:
             chosen = [name for name, at in self.catalog.tables.items() if at.snaps]
         topics = [*self.routes.whole, CONTROL, self.past.connector.control_topic]
-        return takeover.survey(mirror, topics, chosen, group, topic, trust=False)
+        return takeover.survey(mirror, topics, chosen, group, topic, trust=False, landed={})
 
     def _marked(self) -> bool:
         return any(marks(SimTable(name, at)) for name, at in self.catalog.tables.items())  # type: ignore[arg-type] # as production reads it

@@ -276,7 +276,7 @@ MIRROR_DEFECTS = (
     ),
     TakenDefect(
         "takeover: what nothing tells of a file is guessed",
-        (never("chsink.mirror.takeover._Look.at", "trust"),),
+        (becomes("chsink.mirror.takeover._Look.at", "self.landed.get(name)", "False"),),
         "at_most_once",
         seed=75,
     ),
