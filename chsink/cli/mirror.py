@@ -193,7 +193,10 @@ def _carry_out(config: Config, tables: list[str], choice: str, *, yes: bool, as_
 def check_named(tables: Collection[str], config: Config) -> None:
     """Refuse tables to which no route leads."""
     if unknown := config.mirror.unknown(tables):
-        raise typer.BadParameter(f"no [[mirror.route]] names {', '.join(unknown)}")
+        raise typer.BadParameter(
+            f"no [[mirror.route]] names {', '.join(unknown)} (if you have taken it out of table_by: undo that change, "
+            "run the command, start the mirror once, and repeat the change)"
+        )
 
 
 def opened_mirror(config: Config, tables: Collection[str] = ()) -> OpenMirror:

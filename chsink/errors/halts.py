@@ -429,12 +429,17 @@ _RESOLVE = (
     "run `chsink mirror resolve {tables}` with --reread to land the records that the table lacks and Kafka still holds "
     "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
+_BY_TABLE_BY = (
+    "; with table_by, do not resolve the empty table: let tables that halt continue with --skip, start, name the empty "
+    "table in table_by, start again, and run `chsink mirror backfill` with its name and --apply"
+)
 
 MIRROR_ROLLED_BACK = halt(
     "CHS-340",
     "Iceberg table {tables} was rolled back: its history no longer contains the mirror's last snapshot ({detail})",
-    "to undo the rollback, set the branch that the mirror writes to (main, unless mirror.branch names another) back to "
-    "that snapshot, then start again; to keep the rollback, " + _RESOLVE,
+    "to undo the rollback, if nobody else has committed since (see the metadata table `snapshots`), set the branch "
+    "that the mirror writes to (main, unless mirror.branch names another) back to that snapshot, then start again; to "
+    "keep the rollback, " + _RESOLVE,
     runbook="Decide before you expire snapshots or delete orphan files.",
 )
 MIRROR_ROWS_GONE = halt(
@@ -443,13 +448,15 @@ MIRROR_ROWS_GONE = halt(
     "table was rolled back, or somebody deleted rows",
     "if the rows were deleted on purpose, run `chsink mirror resolve {tables} --skip`, which continues without them; "
     "to land all records that Kafka still holds, create an empty table, name it in [[mirror.route]] instead, and run "
-    "`chsink mirror resolve` with its name and --reread; then start again",
+    "`chsink mirror resolve` with its name and --reread; then start again" + _BY_TABLE_BY,
 )
 MIRROR_CHAIN_DAMAGED = halt(
     "CHS-341",
-    "Iceberg table {tables}: the table property {property} contradicts the table ({detail})",
+    "Iceberg table {tables}: the table property '{property}' contradicts the table ({detail})",
     "if a newer chsink wrote it, run that version; otherwise remove the property with ALTER TABLE {tables} UNSET "
-    "TBLPROPERTIES ('{property}'); then start again: chsink continues where the table's snapshots end",
+    "TBLPROPERTIES ('{property}'); if its name begins with chsink.share, run `chsink mirror resolve` with all tables "
+    "of the topic and --reread; then start again: chsink continues where the table's snapshots end; if its name begins "
+    "with chsink.backfill, ask for the backfill again",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = halt(
@@ -465,7 +472,8 @@ MIRROR_CHOICE_CHANGED = halt(
     "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
     "{detail}",
     "chsink cannot tell which of the missing records belonged to which table: undo the change, run the mirror until "
-    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again",
+    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again; if you have "
+    "changed mirror.branch and not table_by, run `chsink mirror resolve` with all tables of the topic and --reread",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
     "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",
@@ -508,11 +516,10 @@ MIRROR_RECORDS_GONE = halt(
 MIRROR_EVENTS_DAMAGED = halt(
     "CHS-347",
     "events of the control topic {topic} for Iceberg table {tables} contradict each other ({detail})",
-    "find the other program that writes to the control topic {topic}, and stop it. If mirrors of other sinks use "
-    "{topic}, too, let them commit first: `chsink mirror status` with their job files shows nothing pending. Stop "
-    "every mirror that uses the topic, then delete {topic}, and start again: chsink creates it, and reads again from "
-    "the source topics what was not committed yet, as far as Kafka still holds it (a record that Kafka no longer "
-    "holds halts the mirror with CHS-346)",
+    "find the other program that writes to the control topic {topic}, and stop it. Stop the mirror, set "
+    "mirror.control_topic to a new name, and start again: chsink creates the topic, and reads again from the source "
+    "topics what was not committed yet, as far as Kafka still holds it (a record that Kafka no longer holds halts the "
+    "mirror with CHS-346)",
 )
 MIRROR_FILES_GONE = halt(
     "CHS-349",
@@ -529,7 +536,8 @@ MIRROR_LOG_SHRANK = halt(
     "Kafka lost records; find the cause first. To land everything that Kafka holds, name an empty table in "
     "[[mirror.route]], set mirror.checkpoint to a new folder, and run `chsink mirror resolve` with the table's name "
     "and --reread. To continue this table at the log's end, without the records that Kafka holds below it, set "
-    "mirror.checkpoint to a new folder and run `chsink mirror resolve {tables} --skip`. Then start again",
+    "mirror.checkpoint to a new folder and run `chsink mirror resolve {tables} --skip`. Then start again"
+    + _BY_TABLE_BY,
     runbook="The cause may be an unclean leader election. With --skip, the table continues at the log's end at the "
     "time of the command; new records that reuse lost offsets below it do not land.",
 )
@@ -546,7 +554,7 @@ MIRROR_ROWS_UNKNOWN = preflight(
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
     "to continue without what the table lacks, run the command with --skip; to land everything that Kafka holds, "
-    "create an empty table, name it in [[mirror.route]], and run the command for it",
+    "create an empty table, name it in [[mirror.route]], and run the command for it" + _BY_TABLE_BY,
 )
 MIRROR_TABLE_MOVED = preflight(
     "CHS-348",
@@ -557,12 +565,14 @@ MIRROR_SHARED_APART = preflight(
     "CHS-348",
     "Iceberg tables {shared} share {tp} by table_by, but not all of them record its current map: if they continued one "
     "by one, a record could land in two tables",
-    "if you have changed table_by, undo the change and run the command again; otherwise name all of them: `chsink "
-    "mirror resolve {tables} --skip`; they then continue at one offset, after everything that any of them holds",
+    "if you have changed table_by, undo the change and run the command again (a table that it adds needs no command: "
+    "it begins at the next start, and `chsink mirror backfill` with its name and --apply then lands earlier records); "
+    "otherwise name all of them: `chsink mirror resolve {tables} --skip`; they then continue at one offset, after "
+    "everything that any of them holds",
 )
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
-    "its name and --reread; then start again"
+    "its name and --reread; then start again" + _BY_TABLE_BY
 )
 MIRROR_ROWS_LACK = preflight(
     "CHS-355",
@@ -612,9 +622,10 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
-    "delete the connector; if it landed records that the mirror had landed before, roll the table back to snapshot "
-    "{snapshot}; if it continued where the mirror stopped, move the mirror to a job file of its own with a new "
-    "sink.name, remove the table property {property}, and run `chsink mirror takeover`",
+    "delete the connector; if it landed records that the mirror had landed before, and nobody else has committed since "
+    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if it continued where the "
+    "mirror stopped, move the mirror to a job file of its own with a new sink.name, remove the table property "
+    "{property}, and run `chsink mirror takeover`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -693,10 +704,12 @@ MIRROR_CONNECTOR_LEFT = preflight(
 MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
-    "an ancestor of it",
+    "among those of its ancestors that are left",
     "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
-    " oldest first, with Spark's procedure cherrypick_snapshot; then create the branch anew from main: ALTER TABLE "
-    "{table} CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
+    " oldest first, with Spark's procedure cherrypick_snapshot; if some have expired, if the branch was compacted, or "
+    "without Spark, insert the rows into main instead that only the branch has, by _kafka_topic, _kafka_partition and "
+    "_kafka_offset; then create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; "
+    "then run `chsink mirror resolve {table} --skip`",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",

@@ -899,7 +899,7 @@ MIRROR_NO_BRANCH = preflight(
     "CHS-262",
     "Iceberg table {table} has snapshots, but no branch {branch}, which mirror.branch names",
     "create the branch from main, for example in Spark: ALTER TABLE {table} CREATE BRANCH `{branch}`; or correct "
-    "mirror.branch",
+    "mirror.branch (the name of a tag cannot be used)",
 )
 MIRROR_TABLE_NOT_CREATED = preflight(
     "CHS-284",
@@ -952,7 +952,8 @@ MIRROR_OTHER_SINK = preflight(
     "CHS-263",
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
     "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
-    "to land them a second time on purpose, remove the table property {property}",
+    "if sink {sink} is gone for good, and to land them a second time on purpose, remove the table property {property}: "
+    "it may be all that says how far {sink} has come",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",

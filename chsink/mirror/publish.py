@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 
 from chsink.errors import ChsinkError, halts, services
 from chsink.mirror.known_tables import ATTEMPTS
-from chsink.mirror.tables import MirrorTable, TableRead
+from chsink.mirror.tables import TOTAL, MirrorTable, TableRead
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, decode
 from chsink.statemachine.commit.publish import BranchView, Publish, decide_publish
@@ -54,8 +55,8 @@ def publish(table: MirrorTable, snapshot_id: int | None = None) -> Published:
         if rule.verdict is Publish.NOTHING or target is None:
             return Published(table.identifier, table.keys.branch, main, main, 0)
         if rule.verdict is Publish.REFUSE:
-            raise _refusal(rule.name, table, target, main)
-        done = table.publish(read, target, _own(table, read.table.metadata, view.lineage))
+            raise _refusal(rule.name, table, target, read.table.metadata.snapshot_by_name(MAIN_BRANCH))
+        done = table.publish(read, target, _own(table, read, view.lineage))
         reason = done.reason
         if done.outcome is Outcome.APPLIED:
             gained = len(view.lineage) if main is None else view.lineage.index(main)
@@ -80,20 +81,28 @@ def _lineage(metadata: TableMetadata, at: int | None) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _own(table: MirrorTable, metadata: TableMetadata, lineage: Sequence[int]) -> Chain | None:
-    """The chain of the mirror's newest snapshot in the lineage."""
+def _own(table: MirrorTable, read: TableRead, lineage: Sequence[int]) -> Chain | None:
+    """The chain of the mirror's newest snapshot in the lineage, as far as it has come without a snapshot since."""
     for at in lineage:
-        snapshot = metadata.snapshot_by_id(at)
-        said = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+        snapshot, stored = read.table.metadata.snapshot_by_id(at), read.view.stored
+        said = _said(snapshot)
         if snapshot is not None and table.keys.summary in said:
+            if stored is not None and stored.snapshot_id == at:
+                return stored
             chain = decode(said[table.keys.summary])
             return replace(chain, snapshot_id=at, sequence=snapshot.sequence_number or 0)
     return None
 
 
-def _refusal(rule: str, table: MirrorTable, target: int, main: int | None) -> ChsinkError:
+def _said(snapshot: Snapshot | None) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def _refusal(rule: str, table: MirrorTable, target: int, main: Snapshot | None) -> ChsinkError:
     known = {"table": table.identifier, "branch": table.keys.branch, "snapshot": target}
     if rule == "NOT_THERE":
         return halts.MIRROR_SNAPSHOT_NOT_THERE(**known)
-    entry = halts.MIRROR_MAIN_UNSEEN if rule == "UNSEEN" else halts.MIRROR_MAIN_MOVED
-    return entry(**known, main=main)
+    said = _said(main)
+    alone = table.keys.summary in said or said.get(TOTAL) == "0"  # main has only what the mirror published
+    entry = halts.MIRROR_MAIN_UNSEEN if rule == "UNSEEN" and alone else halts.MIRROR_MAIN_MOVED
+    return entry(**known, main=main and main.snapshot_id)

@@ -140,7 +140,7 @@ def _together(
             if name in sharing
         }
         plan = together(named, [shares[name] for name in sharing.keys() - done.keys()], next(iter(sharing.values())))
-        if plan is None and skip:
+        if plan is None and (skip or any(each.new for each in named.values())):
             raise halts.MIRROR_SHARED_APART(tp=tp, shared=", ".join(sorted(sharing)), tables=" ".join(sorted(sharing)))
         for name, log in (plan or {}).items():
             found[name][tp] = log if skip else replace(logs[name][tp], sharing=log.sharing)

@@ -404,9 +404,16 @@ class MirrorTable:
         moved = _main_at(snapshot_id)
         updates: tuple[TableUpdate, ...] = (moved,)
         if chain is not None:  # the mirror goes on from there if it is to commit to main
-            on_main = replace(self.keys, branch=MAIN_BRANCH).chain
-            updates = (moved, SetPropertiesUpdate(updates={on_main: encode(chain)}))
+            updates = (moved, SetPropertiesUpdate(updates=self._on_main(read, chain)))
         return self._commit(read, updates, {MAIN_BRANCH: None if main is None else main.snapshot_id})
+
+    def _on_main(self, read: TableRead, chain: Chain) -> dict[str, str]:
+        """What the mirror needs to go on from this chain on main: how the table shared topics by then, too."""
+        main, properties = replace(self, keys=replace(self.keys, branch=MAIN_BRANCH)), read.table.metadata.properties
+        shares = {tp: share for tp, share in read.view.shared.items() if share.sequence <= chain.sequence}
+        named = {main.keys.named(name): found for name, found in self.keys.names(properties).items()}
+        origins = {main.keys.origin(tp): properties[self.keys.origin(tp)] for tp in read.view.origins}
+        return {main.keys.chain: encode(chain), **main._shared(shares), **named, **origins}
 
     def _property(self, chain: Chain) -> TableUpdate:
         return SetPropertiesUpdate(updates={self.keys.chain: encode(chain)})
@@ -501,14 +508,16 @@ class MirrorTable:
         return self._commit(read, (SetPropertiesUpdate(updates=named),))
 
     def _shares(self, properties: Mapping[str, str]) -> dict[TopicPartition, StoredShare]:
-        found = {}
+        found, damaged = {}, {}
         for name, tp in self.keys.shares(properties).items():
             try:
                 choice, since, sequence = json.loads(properties[name])
                 tables = json.loads(properties[self.keys.choice(choice)])
                 found[tp] = StoredShare(Sharing(choice, frozenset(tables)), int(since), int(sequence))
             except (KeyError, TypeError, ValueError) as error:
-                raise DamagedProperty(name, f"damaged ({type(error).__name__}: {error})") from error
+                damaged[name] = f"{type(error).__name__}: {error}"
+        if damaged:
+            raise DamagedProperty("', '".join(damaged), f"damaged ({'; '.join(damaged.values())})")
         return found
 
     def _origins(self, properties: Mapping[str, str]) -> dict[TopicPartition, Link]:

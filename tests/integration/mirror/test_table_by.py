@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +33,7 @@ from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
 from tests.support.job import eventually
 from tests.support.kafka import produce
-from tests.support.told import says, words_of
+from tests.support.told import says, statements_of, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -179,6 +180,111 @@ def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVer
     with running(bench, begun()):
         pass
     assert offsets(bench, "a", "b") == held
+
+
+def rolled_back(bench: Bench, map_: Mapping[str, str]) -> None:
+    """Of the offsets 0 to 3, the table ``a`` has 0, and had 2."""
+    for _ in range(2):
+        with running(bench, mirror_of(bench, map_)) as hand_over:
+            hand_over(*send(bench, "xy"))
+    table = bench.catalog().load_table("shop.a")
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert offsets(bench, "a", "b") == {"a": [0], "b": [1, 3]}
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_UNKNOWN")
+def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> None:
+    """⚑ To resolve it with --reread ended in CHS-352, and to undo the change in the halt of the table before it."""
+    bench, old, new = make_bench(tables=("a", "b", "e")), {"x": "a", "y": "b"}, {"x": "e", "y": "b"}
+    rolled_back(bench, old)
+    table = bench.catalog().load_table("shop.a")
+    table.append(table.schema().as_arrow().empty_table())
+    refused = run(bench, ["mirror", "resolve", "shop.a", "--reread"], job_of(bench, old))
+    assert refused.exit_code == 2 and "CHS-348" in refused.stderr, refused.output
+    says(refused, "run the command with --skip", "with table_by, do not resolve the empty table")
+    assert run(bench, ["mirror", "resolve", "shop.a", "--skip"], job_of(bench, old)).exit_code == 0
+    with running(bench, mirror_of(bench, old)):
+        pass
+
+    resolves = run(bench, ["mirror", "resolve", "shop.e", "--reread"], job_of(bench, new))
+    assert resolves.exit_code == 2 and "CHS-348" in resolves.stderr, resolves.output
+    says(resolves, "a table that it adds needs no command: it begins at the next start")
+    with running(bench, mirror_of(bench, new)) as hand_over:
+        for said in (refused, resolves):
+            follow(bench, said, "backfill", "--apply", more=["shop.e"], job=job_of(bench, new))
+        hand_over(*send(bench, "xy"))
+        eventually("all", lambda: offsets(bench, "e", "b") == {"e": [0, 2, 4], "b": [1, 3, 5]})
+
+
+@pytest.mark.soak
+def test_a_table_that_left_the_map_and_was_rolled_back(make_bench: MakeBench) -> None:
+    """⚑ Each start halted for it, and no command took it."""
+    bench, old, new = make_bench(tables=("a", "b", "c")), {"x": "a", "y": "b"}, {"x": "c", "y": "b"}
+    rolled_back(bench, old)
+    with pytest.raises(HaltError, match="CHS-340.*shop.a") as halted, running(bench, mirror_of(bench, new)):
+        pass
+    refused = run(bench, words_of(halted.value, "shop.a", "--reread"), job_of(bench, new))
+    assert refused.exit_code == 2 and "undo that change" in refused.stderr, refused.output
+    follow(bench, halted.value, "shop.a", "--reread", job=job_of(bench, old))
+    with running(bench, mirror_of(bench, old)):
+        eventually("what was rolled back", lambda: offsets(bench, "a") == {"a": [0, 2]})
+    with running(bench, mirror_of(bench, new)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b", "c") == {"a": [0, 2], "b": [1, 3, 5], "c": [4]}
+
+
+@pytest.mark.soak
+def test_a_damaged_share(make_bench: MakeBench) -> None:
+    """⚑ Once it was removed as CHS-341 says, the start halted with CHS-352.  A unit waits meanwhile."""
+    bench, map_ = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}
+    with running(bench, mirror_of(bench, map_)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    mirror, planned = mirror_of(bench, map_), OffsetRange(*send(bench, "xyxy"))
+    mirror.feeds().hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    with bench.catalog().load_table("shop.a").transaction() as change:
+        change.set_properties({mirror.targets["shop.a"].table.keys.share(bench.tp()): "["})
+    with pytest.raises(HaltError, match="CHS-341") as halted, running(bench, mirror):
+        pass
+    [statement] = statements_of(halted.value, "ALTER TABLE")
+    named = re.fullmatch(r"ALTER TABLE (\S+) UNSET TBLPROPERTIES \('(.+)'\)", statement)
+    assert named, statement
+    with bench.catalog().load_table(named[1]).transaction() as change:
+        change.remove_properties(named[2])
+    follow(bench, halted.value, "--reread", more=["shop.a", "shop.b"], job=job_of(bench, map_))
+    with running(bench, mirror_of(bench, map_)):
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4], "b": [1, 3, 5]})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("to", ["main", "audit"])
+def test_the_branch_changes(make_bench: MakeBench, to: str) -> None:
+    """⚑ The halt was for a changed table_by (CHS-352), and what waited was dropped."""
+    bench = make_bench(tables=("a", "b"), branch="audit" if to == "main" else "main")
+    map_ = {"x": "a", "y": "b"}
+    for kinds in ("xy", "yy"):  # the last range has no record of a
+        with running(bench, mirror_of(bench, map_)) as hand_over:
+            hand_over(*send(bench, kinds))
+    mirror, planned = mirror_of(bench, map_), OffsetRange(*send(bench, "xy"))
+    mirror.feeds().hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    if to == "main":
+        assert run(bench, ["mirror", "publish"], job_of(bench, map_)).exit_code == 0
+    else:
+        for name in bench.tables:
+            table = bench.catalog().load_table(f"shop.{name}")
+            head = table.metadata.snapshot_by_name("main")
+            assert head is not None
+            table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    bench.branch = to
+    if to == "audit":
+        with pytest.raises(HaltError, match="CHS-352") as halted, running(bench, mirror_of(bench, map_)):
+            pass
+        follow(bench, halted.value, "--reread", more=["shop.a", "shop.b"], job=job_of(bench, map_))
+
+    def held() -> dict[str, list[int]]:
+        return {name: sorted(at for _, at, _ in bench.landed(name, to).elements()) for name in bench.tables}
+
+    with running(bench, mirror_of(bench, map_)):
+        eventually("all", lambda: held() == {"a": [0, 4], "b": [1, 2, 3, 5]})
 
 
 @pytest.mark.soak

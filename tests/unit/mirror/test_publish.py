@@ -27,7 +27,7 @@ from chsink.mirror.opening import open_mirror
 from chsink.mirror.publish import publish
 from chsink.mirror.tables import MirrorTable, MissingBranch, PropertyKeys
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Link, read_chain
+from chsink.statemachine.commit.chain import Link, Sharing, StoredShare, read_chain
 from chsink.statemachine.commit.publish import BranchView, Publish, decide_publish
 from chsink.statemachine.commit.resolve import Log, TableVerdict, resolved
 from chsink.statemachine.commit.rules import CommitHalt
@@ -125,7 +125,7 @@ def test_main_that_moved_is_not_overrun(begun: MirrorTable) -> None:
     publish(begun)
     foreign(begun, 100)
     appended(begun, 7, 2)
-    with pytest.raises(PreflightError, match="CHS-353.*not an ancestor of it"):
+    with pytest.raises(PreflightError, match="CHS-353.*not among those of its ancestors"):
         publish(begun)
     assert rows(begun, "main") == [1, 100]
 
@@ -254,6 +254,57 @@ def test_history_that_expired(begun: MirrorTable) -> None:
     appended(begun, 10, 9)
     publish(begun)
     assert rows(begun, "main") == [0, 1, 1, 2, 9]
+
+
+def test_history_that_expired_after_others_committed_to_main(begun: MirrorTable) -> None:
+    """⚑ Where the mirror alone committed, main was to be moved: that took the others' rows from its readers."""
+    for number in range(2):
+        appended(begun, 6 + number, number)
+    assert begun.expire(read(begun), [read(begun).table.snapshots()[1].snapshot_id]).outcome is Outcome.APPLIED
+    with pytest.raises(PreflightError, match="CHS-353.*cannot tell") as refused:
+        publish(begun)
+    snapshot = int(named_in(refused.value, "move main to"))
+    begun.catalog.load_table(begun.identifier).manage_snapshots().set_current_snapshot(snapshot).commit()
+    foreign(begun, 100)
+    for number in range(2, 4):
+        appended(begun, 6 + number, number)
+    now = read(begun)
+    heads = {ref.snapshot_id for ref in now.table.metadata.refs.values()}
+    older = [one.snapshot_id for one in now.table.snapshots() if one.snapshot_id not in heads]
+    assert begun.expire(now, older).outcome is Outcome.APPLIED
+    with pytest.raises(PreflightError, match="CHS-353") as refused:
+        publish(begun)
+    says(refused.value, "if some have expired", "insert the rows into main instead that only the branch has")
+    assert rows(begun, "main") == [0, 1, 100] and rows(begun, "audit") == [0, 1, 2, 3]
+
+
+def test_the_mirror_goes_on_with_main(begun: MirrorTable) -> None:
+    """⚑ What it keeps besides snapshots was left on the branch: CHS-352 for tables that share a topic, though table_by
+    had not changed.  What it stored only after a published snapshot is not main's.
+    """
+    on_main, both = replace(begun, keys=replace(AUDIT, branch="main")), frozenset({"shop.orders", "shop.of_{value}"})
+    began = StoredShare(Sharing("c", both), 5, 0)
+    assert begun.begin(read(begun), BEGUN, [TP], {TP: began}).outcome is Outcome.APPLIED
+    assert begun.name_tables(read(begun), {"shop.of_a": "its uuid"}).outcome is Outcome.APPLIED
+    appended(begun, 6, 1)
+    chain = chain_of(begun).chain
+    assert chain is not None and begun.move(read(begun), until(chain, 9), uuid4()).outcome is Outcome.APPLIED
+    publish(begun)
+    found = read(on_main)
+    assert read_chain(found.view).chain == chain_of(begun).chain and found.view.shared == {TP: began}
+    assert on_main.keys.names(found.table.properties) == {"shop.of_a": "its uuid"}
+
+    appended(begun, 10, 2)
+    audited = read(begun).view.head
+    appended(begun, 11, 3)
+    chain = chain_of(begun).chain
+    assert chain is not None
+    later = StoredShare(Sharing("d", both), 11, chain.sequence)
+    assert begun.begin(read(begun), chain, [], {TP: later}).outcome is Outcome.APPLIED
+    publish(begun, audited)
+    assert read(on_main).view.shared == {TP: began}
+    publish(begun)
+    assert read(on_main).view.shared == {TP: later}
 
 
 @st.composite

@@ -58,7 +58,7 @@ def test_a_table_that_was_created_again_is_named_before_the_start(open_catalog: 
 def test_a_damaged_property_is_named_as_the_halt_names_it(open_catalog: Open, target: Target) -> None:
     chain = target.table.keys.chain
     open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={chain: "{"})
-    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {chain} contradicts")
+    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property '{chain}' contradicts")
 
 
 def test_what_the_branch_holds(open_catalog: Open, target: Target) -> None:
@@ -74,8 +74,16 @@ def test_what_the_branch_holds(open_catalog: Open, target: Target) -> None:
     assert (_read(target, names, new=False).snapshots, len(sizes)) == (3, 3)
 
 
+def test_all_damaged_shares_are_named_at_once(open_catalog: Open, target: Target) -> None:
+    """⚑ Each start named one of them."""
+    shares = [target.table.keys.share(TopicPartition("orders", number)) for number in (0, 1)]
+    schema = Schema(NestedField(1, "id", LongType()))
+    open_catalog().create_table("shop.orders", schema, properties=dict.fromkeys(shares, "5"))
+    assert f"the table property '{shares[0]}', '{shares[1]}' contradicts" in problem(target)
+
+
 @pytest.mark.parametrize("damage", ["orders.0", "orders.zero"])
 def test_a_damaged_origin_is_named_not_the_chain(open_catalog: Open, target: Target, damage: str) -> None:
     origin = target.table.keys.origin(TopicPartition("orders", 0)).removesuffix("orders.0") + damage
     open_catalog().create_table("shop.orders", Schema(NestedField(1, "id", LongType())), properties={origin: "5"})
-    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property {origin} contradicts")
+    assert problem(target).startswith(f"CHS-341: Iceberg table shop.orders: the table property '{origin}' contradicts")
