@@ -10,7 +10,10 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriter, write_manifest
+from pyiceberg.manifest import ManifestEntryStatus as Status
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table import TableProperties as P
 from pyiceberg.table.metadata import TableMetadata
@@ -48,12 +51,18 @@ class AppendBySpec(_MergeAppendFiles):
         added = [self._manifest(spec_id, mine) for spec_id, mine in files.items()]
         return self._process_manifests(added + self._existing_manifests())
 
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        """As pyiceberg's, but for a spec whose columns the table has no longer."""
+        metadata, output = self._transaction.table_metadata, self.new_manifest_output()
+        version, schema = metadata.format_version, _schema_of(spec, metadata)
+        return write_manifest(version, spec, schema, output, self._snapshot_id, self._compression)
+
     def _manifest(self, spec_id: int, files: list[DataFile]) -> ManifestFile:
         with self.new_manifest_writer(self.spec(spec_id)) as writer:
             for file in files:
                 writer.add(
                     ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED,
+                        status=Status.ADDED,
                         snapshot_id=self._snapshot_id,
                         sequence_number=None,
                         file_sequence_number=None,
@@ -65,8 +74,16 @@ class AppendBySpec(_MergeAppendFiles):
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         metadata = self._transaction.table_metadata
         counts, specs = SnapshotSummaryCollector(), metadata.specs()
+        schemas = {spec_id: _schema_of(spec, metadata) for spec_id, spec in specs.items()}
         for file in self._added_data_files:
-            counts.add_file(file, metadata.schema(), specs[file.spec_id])
+            counts.add_file(file, schemas[file.spec_id], specs[file.spec_id])
         before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
         mine = Summary(operation=self._operation, **counts.build(), **snapshot_properties)
         return update_snapshot_summaries(mine, None if before is None else before.summary)
+
+
+def _schema_of(spec: PartitionSpec, metadata: TableMetadata) -> Schema:
+    """The newest schema that has all columns of a spec: the table may have dropped some since."""
+    sources, now = {field.source_id for field in spec.fields}, metadata.schema()
+    earlier = sorted(metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
+    return next((schema for schema in (now, *earlier) if sources <= set(schema.field_ids)), now)

@@ -191,6 +191,40 @@ def content(file: DataFile, column: str = "c") -> list[Any]:
     return found
 
 
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "transform"),
+    [
+        (StringType(), IdentityTransform()),
+        (DateType(), IdentityTransform()),
+        (TimestamptzType(), DayTransform()),
+        (LongType(), BucketTransform(4)),
+    ],
+    ids=str,
+)
+def test_the_column_of_an_earlier_spec_is_dropped(
+    open_catalog: Open, kind: IcebergType, transform: Transform[Any, Any], waits: bool
+) -> None:
+    """⚑ Every commit failed: neither the merged manifests of that spec could be written, nor one of files that waited."""
+    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "c", kind))
+    table = made(open_catalog, schema, PartitionField(2, 1000, transform, "p"))
+    first, second, late = (written(table, rows_of(table, n=[n], c=[VALUES[kind][0]])) for n in range(3))
+    append(table, first)
+    append(table, second)
+    with table.update_spec() as spec:
+        spec.remove_field("p")
+    with table.update_schema() as change:
+        change.delete_column("c")
+    table = open_catalog().load_table("shop.t")
+    now = append(table, late if waits else written(table, rows_of(table, n=[2])))
+    assert sorted(now.scan().to_arrow().column("n").to_pylist()) == [0, 1, 2]
+    head = now.current_snapshot()
+    assert head is not None
+    files = [e.data_file for m in head.manifests(now.io) for e in m.fetch_manifest_entry(now.io)]
+    assert sorted(file.spec_id for file in files) == [0, 0, 0 if waits else 1]
+    assert {repr(file.partition) for file in files if file.spec_id == 0} == {repr(late[0].partition)}
+
+
 @pytest.mark.parametrize(("kind", "transform"), CASES, ids=str)
 def test_one_value_a_file(open_catalog: Open, kind: IcebergType, transform: Transform[Any, Any]) -> None:
     """⚑ W-3: a file under a wrong value is skipped by filters that should find its rows."""
