@@ -27,7 +27,7 @@ from chsink.batch.model import Ack, total
 from chsink.checks import check_mirror
 from chsink.clock import SystemClock
 from chsink.config import Config
-from chsink.errors import ChsinkError, services
+from chsink.errors import ChsinkError, FencedError, services
 from chsink.findings import raise_first
 from chsink.kafka.admin import KafkaAdmin, open_admin
 from chsink.kafka.sample import holding
@@ -195,7 +195,8 @@ class MirrorRun:
         self._coordination.finish(LAST_COMMIT_S if in_time else None)
         ask = partial(self._coordination.finish, LAST_COMMIT_S)
         self._left = not await_end(self._coordination.join, stop, ask, asked=in_time)
-        failure = failure or self._coordination.failure
+        ended = self._coordination.failure
+        failure = ended if isinstance(ended, FencedError) else failure or ended
         if failure is None and self._left:
             failure = services.MIRROR_NOT_COORDINATED(reason="its coordinator did not stop; a service may not answer")
         if failure is not None:
@@ -227,9 +228,9 @@ class MirrorRun:
         except (PySparkException, *NO_ANSWER) as error:
             if stop.received and self._loop.failure is None:
                 return
+            self._coordination.check_owned()  # a newer driver may have caused it
             if isinstance(self._loop.failure, ChsinkError):
                 raise self._loop.failure from None
-            self._coordination.check_owned()
             raise stopped(error) from error
 
     def _started(self) -> StreamingQuery:
