@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Event
@@ -195,6 +196,12 @@ class ControlSender(_Offsets):
         if values:  # a start that settles the group reports nothing
             failpoints.reach(f"{self._role}.in_transaction")
         self._commit()
+
+    def beside(self, group: str) -> Self:
+        """The same producer, whose transactions move offsets of another group."""
+        other = copy(self)
+        other._consumer = _of_process(tuple(sorted(self._names.options.items())), group)
+        return other
 
     def _commit(self) -> None:
         """Repeat the commit while Kafka says that this may help: it returns the outcome of the first request."""

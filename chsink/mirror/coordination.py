@@ -155,6 +155,7 @@ class Coordination:
         if monotonic() - self._looked >= OWNER_S:
             self._looked = monotonic()
             self.check_owned()
+            self._claims.renew(coordinator.sender)
         if coordinator.rounds == rounds:
             return False
         self._after_round()

@@ -40,7 +40,6 @@ from chsink.mirror.tables import MirrorTable, PropertyKeys, said
 from chsink.mirror.task import Feeds
 from chsink.mirror.types import TableColumns, unsupported
 from chsink.mirror.worker import TableWork
-from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Sharing
 from chsink.statemachine.commit.rounds import CommitPace
 
@@ -70,7 +69,7 @@ class OpenMirror:
     """What a driver, a coordinator and ``status`` need.  ``kafka`` answers questions about topics."""
 
     config: Config
-    kafka: KafkaCluster
+    kafka: KafkaTopics
     names: Names
     pace: CommitPace
     catalog: Catalog

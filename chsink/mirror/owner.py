@@ -21,7 +21,7 @@ import structlog
 from chsink.driver_name import driver_name
 from chsink.errors import ChsinkError, fencing
 from chsink.mirror.control import ControlUnanswered, Names
-from chsink.mirror.ports import GroupReader
+from chsink.mirror.ports import EventSender, GroupReader
 from chsink.ports import Clock
 from chsink.statemachine.ranges import TopicPartition
 
@@ -49,7 +49,7 @@ class CoordinatorClaim:
             return None
 
 
-def read_owner(names: Names, group: GroupReader) -> CoordinatorClaim | None:
+def read_owner(names: Names, group: GroupReader | EventSender) -> CoordinatorClaim | None:
     """The current owner, from the owners' group.  Raises ``Unanswered``."""
     at = TopicPartition(names.topic, 0)
     return CoordinatorClaim.decode(group.notes([at])[at])
@@ -73,33 +73,45 @@ class Claims:
         self._names, (self._id, self._group) = names, place
         self._clock, self._log, self._what, self._apart = clock, log, what, apart
         self._driver = driver_name()
+        self._before: CoordinatorClaim | None = None
         self._claimed: CoordinatorClaim | None = None
+        self._gone = False
         self._owners = names.offsets(self._group)
 
     def claim(self) -> None:
         """Become the owner, if no newer process is.  Raises FencedError, and the outcomes of ``EventSender``."""
         self.check()
         with self._names.sender(self._id, self._group) as sender:
-            before = read_owner(self._names, self._owners)  # every other claim has ended: its producer is fenced
+            before = read_owner(self._names, sender)  # every other claim has ended: its producer is fenced
             self._check(before)
             epoch = (0 if before is None else before.epoch) + 1
             claimed = CoordinatorClaim(self._driver, epoch, self._clock.now_ms(), self._apart)
-            sender.note = claimed.encode()
-            sender.send(self._what, [], {TopicPartition(self._names.topic, 0): claimed.epoch})
-        self._claimed = claimed
+            self._write(claimed, sender)
+        self._before, self._claimed = before, claimed
         self._log.info(self._what, epoch=claimed.epoch, driver=claimed.driver)
 
     def check(self) -> None:
         """Raise FencedError if another process has claimed since; do nothing while Kafka does not answer."""
         with suppress(ControlUnanswered):
             found = read_owner(self._names, self._owners)
-            # a claim becomes visible a little after it is made: until then, an older claim is read
-            if found is not None and self._claimed is not None and found.epoch > self._claimed.epoch:
+            self._gone = found is None
+            if found != self._before:  # a claim becomes visible a little after it is made: until then, this one is read
                 self._check(found)
+
+    def renew(self, sender: EventSender) -> None:
+        """If the last :meth:`check` found no claim, write this one again by the coordinator's producer: Kafka forgets
+        the offset of a group without members a week after it was written.  Raises the outcomes of ``EventSender``.
+        """
+        if self._gone and self._claimed is not None:
+            self._write(self._claimed, sender.beside(self._group))
 
     def close(self) -> None:
         """Release the connection."""
         self._owners.close()
+
+    def _write(self, claim: CoordinatorClaim, sender: EventSender) -> None:
+        sender.note = claim.encode()
+        sender.send(self._what, [], {TopicPartition(self._names.topic, 0): claim.epoch})
 
     def _check(self, found: CoordinatorClaim | None) -> None:
         mine = self._claimed

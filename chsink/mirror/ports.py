@@ -50,6 +50,9 @@ class EventSender(Protocol):
         Raises ``Fenced``, ``NotSent``, ``Unanswered``.
         """
 
+    def beside(self, group: str) -> Self:
+        """The same producer, whose transactions move offsets of another group."""
+
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's offsets, None where it has none, once no transaction is moving them.  Raises ``Unanswered``."""
 

@@ -140,9 +140,8 @@ def read_status(mirror: OpenMirror, now_ms: int) -> MirrorStatus:
     halting = mirror.config.mirror.added_tables == "halt"
     passed = [tp for tp in tps if group[tp] is not None] if halting else []
     reads = {name: _read(target, names, passed, new=new[name]) for name, target in mirror.targets.items()}
-    never_ran = owner is None  # deleting the control topic deletes the claim
     untils = {name: table.untils for name, table in reads.items()}
-    units = dict.fromkeys(reads, 0) if never_ran else _waiting(mirror, untils)
+    units = _waiting(mirror, untils) if names.topic in mirror.kafka.topics() else dict.fromkeys(reads, 0)
     tables = []
     for name, target in mirror.targets.items():
         mine = [tp for tp in tps if tp.topic in target.topics]

@@ -8,6 +8,7 @@ back all later events of its partitions, until a newer producer of its id, or it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Self
 from zlib import crc32
@@ -307,6 +308,12 @@ class SimSender(SimOffsets):
             raise ControlUnanswered("answer lost")
         self._at("killed after a commit")
         broker.ask()
+
+    def beside(self, group: str) -> Self:
+        """See :class:`chsink.mirror.ports.EventSender`."""
+        other = copy(self)
+        other.group = group
+        return other
 
     def _check(self) -> None:
         if self.broker.producers[self.name].epoch != self.epoch:

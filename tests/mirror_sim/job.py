@@ -129,7 +129,9 @@ def opened(world: World, routes: Routes) -> OpenMirror:
     mirror = SimpleNamespace(matched_topics=(), added_tables=added, topics=sorted(routes.whole))
     config = SimpleNamespace(**vars(CONFIG), mirror=mirror)
     names = names_of(world.broker)
-    return OpenMirror(cast("Any", config), world.kafka, names, world.pace, cast("Any", world.catalog), targets)
+    return OpenMirror(
+        cast("Any", config), cast("Any", world.kafka), names, world.pace, cast("Any", world.catalog), targets
+    )
 
 
 def _coordination(

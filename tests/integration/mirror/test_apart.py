@@ -15,10 +15,11 @@ from chsink.cli.main import app
 from chsink.clock import SystemClock
 from chsink.embedded.stack import Stack
 from chsink.embedded.topics import delete_records
-from chsink.errors import UnavailableError, services
+from chsink.errors import FencedError, UnavailableError, services
 from chsink.kafka.admin import open_admin
 from chsink.mirror import apart
 from chsink.mirror.opening import open_mirror
+from chsink.mirror.owner import Claims
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import config_of
@@ -187,3 +188,26 @@ def test_what_kafka_deleted_may_be_in_a_workers_hands(make_bench: MakeBench) -> 
 def test_a_driver_that_commits_needs_no_coordinator(make_bench: MakeBench) -> None:
     ended = CliRunner().invoke(app, ["mirror", "coordinator", "-c", str(make_bench().job_file())])
     assert ended.exit_code == 2 and "CHS-111" in ended.output
+
+
+def test_a_driver_whose_claim_expired_notices_a_newer_one(make_bench: MakeBench) -> None:
+    """⚑ The newer one's claim was the first one again, and so not newer: both handed over."""
+    bench = make_bench()
+    names, log = bench.names, structlog.get_logger("mirror")
+    place = (names.driver_id, names.driver_group)
+    older, newer = (Claims(names, place, SystemClock(), log, what="handing over") for _ in range(2))
+    older.claim()
+    bench.delete_groups(names.driver_group)
+    newer.claim()
+
+    def replaced() -> bool:
+        try:
+            older.check()
+        except FencedError:
+            return True
+        return False
+
+    eventually("end of the older one", replaced, limit_s=10)
+    newer.check()
+    older.close()
+    newer.close()

@@ -22,6 +22,7 @@ from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.owner import CoordinatorClaim, read_owner
+from chsink.mirror.status import read_status
 from chsink.observe.logs import configure
 from tests.integration.mirror.bench import Bench
 from tests.support.job import eventually
@@ -92,12 +93,16 @@ def running_for(bench: Bench) -> AbstractContextManager[Coordination]:
     return coordinating(config_of(bench), bench.reread)
 
 
-def owner(bench: Bench) -> CoordinatorClaim:
+def claim(bench: Bench) -> CoordinatorClaim | None:
     offsets = bench.names.offsets(bench.names.owner_group)
     try:
-        found = read_owner(bench.names, offsets)
+        return read_owner(bench.names, offsets)
     finally:
         offsets.close()
+
+
+def owner(bench: Bench) -> CoordinatorClaim:
+    found = claim(bench)
     assert found is not None
     return found
 
@@ -134,6 +139,20 @@ def test_a_newer_driver_ends_the_older_one(make_bench: MakeBench) -> None:
         assert newer.failure is None
         newer.check_owned()
         assert owner(bench).epoch == 2, "the older one has not fenced the newer one"
+
+
+def test_a_claim_that_expired_is_written_again(make_bench: MakeBench) -> None:
+    """⚑ Kafka forgets it a week after the start: status said that the mirror has not run yet, and that nothing waits."""
+    bench = make_bench()
+    config = config_of(bench, interval_s=3600)
+    with coordinating(config, bench.reread) as running:
+        first = owner(bench)
+        bench.hand_over(*bench.produce(range(5)))
+        bench.delete_groups(bench.names.owner_group)
+        [table] = read_status(open_mirror(config, bench.admin), SystemClock().now_ms()).tables
+        assert (table.pending, table.pending_units) == (5, 1)
+        eventually("the claim", lambda: claim(bench) is not None, limit_s=20)
+        assert owner(bench) == first and running.failure is None
 
 
 @pytest.mark.soak
