@@ -29,10 +29,11 @@ import structlog
 from chsink import failpoints
 from chsink.errors import ChsinkError, HaltError, halts, services
 from chsink.errors.several import raise_all
+from chsink.mirror import trail
 from chsink.mirror.beginnings import COMMITS_FIRST, Beginnings
 from chsink.mirror.buffer import Buffer
 from chsink.mirror.commit_pool import CommitPool
-from chsink.mirror.control import ControlUnanswered, Names, at_once
+from chsink.mirror.control import Names, at_once
 from chsink.mirror.events import (
     NOW,
     CommitComplete,
@@ -121,6 +122,7 @@ class Coordinator:
         self._open: _Round | None = None
         self._piece = FIRST_OFFSETS
         self._asked = False
+        self._unfilled: set[tuple[str, TopicPartition]] = set()
         self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
         self._passed: set[str] = set()
@@ -166,9 +168,7 @@ class Coordinator:
             if lost is not None:
                 self._commit_rest()
         self._beginnings.waiting = False
-        if lost is not None:
-            if lost.why is not CommitHalt.CHOICE_CHANGED:
-                raise lost
+        if lost is not None:  # the tables may lack nothing any more
             self._beginnings.settle(self.group)
         self._say_unfenced()
         self._check_ends()
@@ -182,15 +182,15 @@ class Coordinator:
     def _commit_rest(self) -> None:
         """Commit all handed-over records: those of a topic that was recreated or lost records cannot be read again.
 
-        Raises Unanswered or Stuck if this fails: a person who then resolves the halt would give these records up.
+        Raises Unanswered, Hanging or Stuck if this fails: who then resolves the halt would give these records up.
         """
-        ends = {number: end for number, (_, end) in self.reader.logs().items()}
-        for _ in range(max(1, int(self.names.timeout_s))):
+        ends, idle = {number: end for number, (_, end) in self.reader.logs().items()}, 0
+        while any(self.positions[p] < end for p, end in ends.items()):
+            before = self.positions
             self._read_events(1.0)
-            if all(self.positions[p] >= end for p, end in ends.items()):
-                break
-        else:
-            raise ControlUnanswered(f"topic {self.names.topic} could not be read to its end")
+            idle = idle + 1 if self.positions == before else 0
+            if idle >= trail.STALLED_S:
+                raise trail.unread(self.names, self.reader, self.positions, ends)
         self._given_up.say()
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
         self._commit_round(whole=False, because="LAST", patience_s=None)
@@ -311,8 +311,8 @@ class Coordinator:
                 del self._held_up[number]
             elif now - since >= HANGS_AFTER_MS:
                 found = self.reader.uncommitted(number, at)
-                producer = "a program that is not chsink" if found is None else _producer(*found)
-                raise Hanging(number, at, (now - since) // 60_000, producer)
+                by = trail.NO_CHSINK if found is None else trail.producer(*found)
+                raise Hanging(number, at, (now - since) // 60_000, by)
 
     def _take(self, at: Position, value: bytes) -> None:
         try:
@@ -495,8 +495,12 @@ class Coordinator:
             try:
                 self.reread(replace(hole, range=piece))
             except HaltError as halt:
-                if not (hole.earlier and halt.name == halts.MIRROR_RECORDS_GONE.name):  # the next piece begins later
+                if not hole.earlier:
                     halted.append(halt)
+                elif halt.name != halts.MIRROR_RECORDS_GONE.name:  # there, the next piece begins later
+                    self._unfilled.add((hole.table, hole.tp))
+                    said = {"id": halt.id, "reason": halt.message, "fix": halt.hint}
+                    self.log.warning("a backfill waits for the next start", table=hole.table, tp=str(hole.tp), **said)
             took = max(1, self.clock.now_ms() - now)
             if piece.length == most or took > REREAD_MS:  # a short piece says nothing of a longer one
                 self._piece = max(1, min(10 * most, piece.length * REREAD_MS // took))
@@ -514,7 +518,8 @@ class Coordinator:
         tps = sorted({tp for floors in asked.values() for tp in floors if tp in self._beginnings.found})
         starts, found = self.source.log_starts(tps), list[Hole]()
         for name, floors in asked.items():
-            held = {tp: max(floor, starts[tp]) for tp, floor in floors.items() if tp in starts}
+            on = [tp for tp in floors if tp in starts and (name, tp) not in self._unfilled]
+            held = {tp: max(floors[tp], starts[tp]) for tp in on}
             units = self.table_commits.units(name) if waiting else ()
             ranges = backfills(self.tables.links[name], units, held, most)
             found += [Hole(name, tp, piece, self.tables.uuids[name], earlier=True) for tp, piece in ranges.items()]
@@ -530,19 +535,6 @@ class Coordinator:
                 mine[tp] = max(mine[tp], unit.range.start)
         found = holes(self.tables.links[name], units, mine)
         return [Hole(name, tp, missing, self.tables.uuids[name]) for tp, missing in found.items()]
-
-
-def _producer(key: str, value: bytes) -> str:
-    """The sender of an event, by its transactional id."""
-    try:
-        event = decode(value)
-    except DamagedEvent:
-        event = None
-    if event is None:
-        return "a program that is not chsink"
-    topic, _, number = key.rpartition("-")
-    name = f"{event.group_id}/{topic}/{number}" if topic else f"{event.group_id}/{key}"
-    return f"the producer with transactional id {name}" + (f" (or {name}/again)" if topic else "")
 
 
 def _time(ms: int | None) -> datetime | None:

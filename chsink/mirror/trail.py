@@ -5,26 +5,28 @@ Changes nothing.  Other sinks' events, and messages that are no events, are left
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from time import monotonic
 
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataWritten, Event, decode
 from chsink.mirror.ports import EventReader
+from chsink.mirror.stop_reasons import Hanging
 from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition
 
 READ_S = 10.0
 """Seconds that reading records or events may take."""
-STALLED_S = 30.0
+STALLED_S = 60.0
 """Seconds without a new event before the end, which then is not waited for: longer than a transaction may hang."""
+NO_CHSINK = "a program that is not chsink"
 
 
 def all_events(names: Names) -> Iterator[Event]:
     """Every event that the topic still holds, in the order of each partition.
 
-    Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
+    Raises ``ControlUnanswered``, also if the topic cannot be read to its end, or ``Hanging``.
     """
     return (event for event, _ in _own(names, placed(names)))
 
@@ -32,7 +34,7 @@ def all_events(names: Names) -> Iterator[Event]:
 def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
     """Every message that the topic still holds, up to its present ends.
 
-    Raises ``ControlUnanswered``, also if the topic cannot be read to its end.
+    Raises ``ControlUnanswered``, also if the topic cannot be read to its end, or ``Hanging``.
     """
     with closing(names.reader()) as reader:
         logs = reader.logs()
@@ -42,8 +44,8 @@ def placed(names: Names) -> Iterator[tuple[Position, bytes]]:
 def handed_over(names: Names, *, whole: bool) -> list[DataWritten]:
     """The reports of files from where the coordinators' group is: those that no table may have taken yet, and others.
 
-    Raises ``ControlUnanswered``, with ``whole`` also if the topic cannot be read to its end; else it takes ``READ_S``
-    at most.
+    Raises ``ControlUnanswered``, with ``whole`` also if the topic cannot be read to its end, or ``Hanging``; else it
+    takes ``READ_S`` at most.
     """
     return [written for written, _ in as_sent(names, whole=whole)[0]]
 
@@ -81,13 +83,32 @@ def _messages(
     while any(positions[p] < end for p, end in ends.items()):
         if monotonic() >= until:
             if whole:
-                raise ControlUnanswered(f"topic {names.topic} could not be read to its end")
+                raise unread(names, reader, positions, ends)
             return
         for partition, offset, value in reader.poll(0.2):
             yield Position(partition, offset), value
         before, positions = positions, reader.positions(positions)
         if whole and positions != before:
             until = monotonic() + STALLED_S
+
+
+def unread(names: Names, reader: EventReader, positions: Mapping[int, int], ends: Mapping[int, int]) -> Exception:
+    """Why nothing of the topic was read for ``STALLED_S``: the transaction that hangs, if one does."""
+    for number, at in positions.items():
+        found = reader.uncommitted(number, at) if at < ends.get(number, 0) else None
+        if found is not None:
+            return Hanging(number, at, int(STALLED_S) // 60, producer(*found))
+    return ControlUnanswered(f"topic {names.topic} could not be read to its end")
+
+
+def producer(key: str, value: bytes) -> str:
+    """The sender of an event, by its transactional id."""
+    event = _event(value)
+    if event is None:
+        return NO_CHSINK
+    topic, _, number = key.rpartition("-")
+    name = f"{event.group_id}/{topic}/{number}" if topic else f"{event.group_id}/{key}"
+    return f"the producer with transactional id {name}" + (f" (or {name}/again)" if topic else "")
 
 
 def _event(value: bytes) -> Event | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, TimestampType
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from chsink.cli.main import app
@@ -16,12 +19,14 @@ from chsink.errors import HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror import coordinator
 from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.observe.logs import configure
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_recover import lose
 from tests.integration.mirror.test_table_by import offsets, running
 from tests.support.job import eventually
+from tests.support.kafka import produce
 from tests.support.told import says
 
 pytestmark = pytest.mark.slow
@@ -122,3 +127,30 @@ def test_a_table_that_is_added_later(make_bench: MakeBench, monkeypatch: pytest.
         hand_over(*bench.produce([10]))
     assert offsets(bench, "a", "b") == {"a": [*range(11)], "b": [*range(11)]}
     assert asked(bench)["backfills"] == []
+
+
+def test_a_record_that_does_not_fit_holds_up_its_backfill_only(make_bench: MakeBench) -> None:
+    """⚑ It halted the whole mirror at every start, and nothing took the request back."""
+    times = Schema(*(f if f.name != "name" else NestedField(2, "name", TimestampType()) for f in SCHEMA.fields))
+    bench = make_bench(tables=("a", "b"), schemas={"b": times})
+
+    def send(*names: str) -> tuple[int, int]:
+        return produce(bench.kafka.bootstrap, bench.topic, 0, [{"id": n, "name": name} for n, name in enumerate(names)])
+
+    time = "2026-01-01T00:00:00"
+    with running(bench, mirror_of(bench, "a")) as hand_over:
+        hand_over(*send(time, "no time", time))
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*send(time))
+    asked(bench, "--apply")
+    configure("console", "info")  # a command, in this process, may have asked for errors only
+    with capture_logs() as said, running(bench, mirror_of(bench, "a", "b"), wait_s=None) as hand_over:
+        hand_over(*send(time))
+    assert offsets(bench, "a", "b") == {"a": [*range(5)], "b": [3, 4]}
+    assert [line["id"] for line in said if "backfill waits" in line["event"]] == ["CHS-511"]
+
+    job = job_of(bench, "a", "b")
+    job.write_text('[errors]\non_bad_value = "skip"\n' + job.read_text("utf-8"), "utf-8")
+    with running(bench, open_mirror(load(job, environ={}), bench.admin), wait_s=None):
+        pass
+    assert offsets(bench, "b") == {"b": [0, 2, 3, 4]}

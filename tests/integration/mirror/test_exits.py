@@ -517,6 +517,19 @@ def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) ->
     assert sorted(n for _, _, n in bench.landed()) == [1, 4, 5, 6]
 
 
+def test_a_group_that_is_lost_while_kafka_deletes_what_waits(make_bench: MakeBench) -> None:
+    """⚑ The start committed all of it, and halted all the same (CHS-346)."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1)
+    bench.hand_over(*bench.produce([2, 3, 4]))
+    bench.delete_groups(bench.group)
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 3)
+    later = bench.coordinator()
+    assert bench.group_at() == 4
+    land(bench, later, 5)
+    assert sorted(n for _, _, n in bench.landed()) == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.soak
 def test_one_start_names_every_table_that_lacks_deleted_records(make_bench: MakeBench) -> None:
     bench = make_bench(tables=("orders", "archive"))

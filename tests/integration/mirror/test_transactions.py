@@ -21,8 +21,10 @@ from chsink.mirror.coordinator import HANGS_AFTER_MS
 from chsink.mirror.events import Event, StartCommit, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.lander import MirrorLander
-from chsink.mirror.stop_reasons import Hanging
+from chsink.mirror.stop_reasons import Halted, Hanging
 from chsink.mirror.task import Share
+from chsink.mirror.trail import all_events
+from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 
@@ -30,11 +32,8 @@ pytestmark = pytest.mark.slow
 MakeBench = Callable[..., Bench]
 
 
-@pytest.mark.soak
-def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_aborted(make_bench: MakeBench) -> None:
-    """⚑ T-8: hand-overs go on, tables wait, and after a bound the error says whose transaction it is."""
-    bench = make_bench()
-    coordinator = bench.coordinator()
+def hanging(bench: Bench) -> Producer:
+    """The producer of a transaction that is open on each partition of the control topic."""
     hangs = Producer({**bench.names.options, "transactional.id": f"hangs-{uuid.uuid4()}"})
     hangs.init_transactions(20)
     hangs.begin_transaction()
@@ -42,7 +41,15 @@ def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_abort
     for partition in range(2):
         hangs.produce(bench.control_topic, event, str(bench.tp()), partition)
     assert hangs.flush(20) == 0
+    return hangs
 
+
+@pytest.mark.soak
+def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_aborted(make_bench: MakeBench) -> None:
+    """⚑ T-8: hand-overs go on, tables wait, and after a bound the error says whose transaction it is."""
+    bench = make_bench()
+    coordinator = bench.coordinator()
+    hangs = hanging(bench)
     start, end = bench.produce([1, 2, 3])
     bench.hand_over(start, end)
     bench.round(coordinator)
@@ -60,6 +67,29 @@ def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_abort
     later = bench.coordinator()
     bench.rounds(later, 2)
     assert bench.landed() == bench.sent()
+
+
+def test_a_transaction_that_hangs_is_named_at_a_start_that_commits_first(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ The topic was created again: each start ended with CHS-716, which names nobody; so did commands."""
+    monkeypatch.setattr("chsink.mirror.trail.STALLED_S", 2.0)
+    bench = make_bench()
+    bench.coordinator().close()
+    hangs = hanging(bench)
+    bench.hand_over(*bench.produce([1, 2, 3]))
+    landed = bench.sent()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    for step in (bench.coordinator, lambda: list(all_events(bench.names))):
+        with pytest.raises(Hanging) as raised:
+            step()
+        assert f"{bench.group}/{bench.topic}/0 " in raised.value.producer
+
+    hangs.abort_transaction(20)
+    with pytest.raises(Halted) as halted:
+        bench.coordinator()
+    assert halted.value.why is CommitHalt.TOPIC_RECREATED and bench.landed() == landed
 
 
 def test_an_empty_range_moves_no_offset_while_the_broker_does_not_answer(make_bench: MakeBench) -> None:

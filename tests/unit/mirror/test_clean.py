@@ -61,6 +61,9 @@ class Reader:
     def positions(self, _: Mapping[int, int]) -> dict[int, int]:
         return {0: self.at}
 
+    def uncommitted(self, _partition: int, _offset: int) -> None:
+        """There is none."""
+
     def close(self) -> None:
         """Nothing to release."""
 
