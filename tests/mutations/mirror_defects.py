@@ -160,7 +160,7 @@ MIRROR_DEFECTS = (
         "mirror: an origin is stored in the chain alone",
         (without("chsink.mirror.tables.MirrorTable.begin", "SetPropertiesUpdate(...)"),),
         "complete_at_rest",
-        seed=132,
+        seed=1,
         often={"table commit late": 25.0},
     ),
     MirrorDefect(
