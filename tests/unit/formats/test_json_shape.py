@@ -183,7 +183,7 @@ def test_a_whole_number_in_quotes_counts_the_unit_too() -> None:
     """OpenTelemetry's JSON quotes its nanoseconds.  In one block all are quoted, in the other some."""
     columns = (Column("day", "Date32"), Column("nine", "DateTime64(9)"), Column("clock", "Nullable(Time64(6))"))
     settings = Json(type="json", epoch={"day": "days", "nine": "nanos", "clock": "millis"})
-    plain = [
+    plain: list[dict[str, int | None]] = [
         {"day": -1, "nine": 1767225600000000001, "clock": 3_600_001},
         {"day": 20484, "nine": 0, "clock": None},
         {"day": 10**6, "nine": -5, "clock": 0},
