@@ -73,7 +73,8 @@ TOKEN_DOUBTFUL = unavailable(
     "{url} may have forgotten the deduplication token of piece {token}, so chsink does not send it: {reason}",
     AGAIN
     + ": the range is in doubt, and chsink looks for its rows in the table before it sends any; if this recurs, raise "
-    "the table's deduplication window (an insert makes one block per table partition)",
+    "the table's deduplication window (an insert makes one block per table partition), but only once the range is "
+    "settled: if the window was lowered, raising it brings no forgotten token back",
 )
 SPARK_STOPPED = unavailable(
     "CHS-708",
