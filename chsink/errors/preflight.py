@@ -838,8 +838,9 @@ MIRROR_CONTROL_ONE_COPY = preflight(
 MIRROR_CONTROL_NOT_MADE = preflight(
     "CHS-256",
     "Kafka refused to create the control topic {topic}: {reason}",
-    "create it: kafka-topics.sh --bootstrap-server BROKER --create --topic {topic} --partitions 4 "
-    "--config cleanup.policy=delete --config retention.ms=2592000000",
+    "create it with what this reason asks for, such as --replication-factor: kafka-topics.sh --bootstrap-server BROKER "
+    "--create --topic {topic} --partitions 4 --config cleanup.policy=delete --config retention.ms=2592000000 "
+    "--config retention.bytes=-1",
     ok="control topic {topic} does not exist yet: the first start creates it",
 )
 MIRROR_GROUP_TAKEN = preflight(
@@ -856,8 +857,9 @@ MIRROR_TABLE_PARTITIONED = preflight(
 )
 MIRROR_TABLE_VERSION = preflight(
     "CHS-259",
-    "Iceberg table {table} has format version {version}",
-    "name a table of format version 2 in [[mirror.route]]: the mirror writes no other version",
+    "Iceberg table {table} has format version {version}, and the mirror writes version 2 only",
+    "if it has version 1, upgrade it, for example in Spark: ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = "
+    "'2'); otherwise name another table in [[mirror.route]]",
 )
 MIRROR_TABLE_FORMAT = preflight(
     "CHS-260",
@@ -951,9 +953,9 @@ MIRROR_NO_CATALOG_FILE = preflight(
 MIRROR_OTHER_SINK = preflight(
     "CHS-263",
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
-    "to continue what sink {sink} began, set sink.name back to it; otherwise name another table in [[mirror.route]]; "
-    "if sink {sink} is gone for good, and to land them a second time on purpose, remove the table property {property}: "
-    "it may be all that says how far {sink} has come",
+    "to continue what sink {sink} began, set sink.name back to it; to continue it under this sink's name, stop that "
+    "sink for good, remove the table property {property}, and run `chsink mirror recover`, which continues after the "
+    "last offset in the rows; to land the records a second time, name another table in [[mirror.route]]",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",

@@ -11,6 +11,7 @@ from itertools import takewhile
 from pyiceberg.table import Table
 
 from chsink.config import Config
+from chsink.config.mirror import MirrorRoute
 from chsink.errors import halts, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
 from chsink.mirror.connector import group_topics, marked, marks, possible_groups
@@ -67,9 +68,17 @@ def _table(mirror: OpenMirror, target: Target) -> Iterator[Finding]:
         yield found(Severity.ERROR, preflight.MIRROR_NO_BRANCH, table=name, branch=target.table.keys.branch)
     else:
         yield from table_findings(name, table)
+        for route in mirror.config.mirror.routes_to(name):
+            yield from guarded("the options of a route", partial(_options, mirror, route, table))
         ids = mirror.kafka.topic_ids(sorted(target.topics)).values()
         yield from other_sinks(name, table, target.table.keys, {found_id for found_id in ids if found_id})
         yield from _connectors(mirror, target, table)
+
+
+def _options(mirror: OpenMirror, route: MirrorRoute, table: Table) -> Iterator[Finding]:
+    """Refuse options of a route's formats that do not fit the table."""
+    mirror.columns_of(route, table.metadata)
+    return iter(())
 
 
 def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collection[str]) -> Iterator[Finding]:

@@ -49,7 +49,8 @@ def grow(table: MirrorTable, wanted: Mapping[str, NestedField], most: int) -> No
             refused = error
         else:
             return
-    known = {"table": table.identifier, "columns": ", ".join(wanted), "reason": refused and said(refused)}
+    columns = ", ".join(f"{name} {field.field_type}" for name, field in wanted.items())
+    known = {"table": table.identifier, "columns": columns, "reason": refused and said(refused)}
     raise preflight.MIRROR_COLUMNS_NOT_ADDED(**known) from refused
 
 

@@ -134,7 +134,7 @@ def _sorted(fields: Mapping[str, NestedField], text: str) -> SortField:
 
 
 def create(catalog: Catalog, table: Definition) -> tuple[Table, bool]:
-    """The table, and whether this call created it.  PreflightError CHS-268 if the catalog refuses it,
+    """The table, and whether this call created it.  PreflightError CHS-284 if the catalog refuses it,
     ``CatalogFailed`` if it does not answer.
     """
     namespace = table.name.rpartition(".")[0]
@@ -171,9 +171,14 @@ def _there(catalog: Catalog, name: str) -> Table | None:
 # --- the statement ----------------------------------------------------------------------------------------------------
 
 
+def spark_namespace(catalog: str, table: Definition) -> str:
+    """The statement that creates the table's namespace in Spark's SQL, if it is missing."""
+    return f"CREATE NAMESPACE IF NOT EXISTS {_full(catalog, table.name.rpartition('.')[0])}"
+
+
 def spark_sql(catalog: str, table: Definition) -> tuple[str, ...]:
     """The statements with which Spark's SQL makes the same table."""
-    name = ".".join(map(_quoted, (catalog, *table.name.split("."))))
+    name = _full(catalog, table.name)
     width = max(len(_quoted(field.name)) for field in table.schema.fields)
     lines = ",\n".join(f"    {_column(field, width)}" for field in table.schema.fields)
     properties = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in sorted(table.properties.items()))
@@ -186,6 +191,10 @@ def spark_sql(catalog: str, table: Definition) -> tuple[str, ...]:
     if table.new.sort:
         found.append(f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {_order(table.new.sort)}")
     return tuple(found)
+
+
+def _full(catalog: str, name: str) -> str:
+    return ".".join(map(_quoted, (catalog, *name.split("."))))
 
 
 def _column(field: NestedField, width: int) -> str:

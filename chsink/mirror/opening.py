@@ -174,14 +174,18 @@ class OpenMirror:
         return found
 
     def _read(self, work: TableWork, route: MirrorRoute) -> TableWork:
+        columns, choice = self.columns_of(route, work.metadata), self.config.mirror_choice_of(route)
+        return replace(work, columns=columns, grows=self.config.mirror.evolves(route), choice=choice)
+
+    def columns_of(self, route: MirrorRoute, metadata: TableMetadata) -> TableColumns:
+        """How records of the route become rows of its table.  Raises PreflightError if its options do not fit that."""
         value, keys = self.config.mirror_format_of(route), self.config.mirror_keys_of(route)
-        columns = replace(work.columns, format=value, keys=keys, names=record_names(work.metadata, value))
+        columns = TableColumns(metadata.schema(), value, keys, metadata.spec(), record_names(metadata, value))
         check_filled(route.table, columns.filled, value, keys)
         named = value.named.union(() if keys is None else (*keys.columns, *keys.format.named))
         if wrong := clashes(columns.schema, columns.names, named):
             raise preflight.MIRROR_TABLE_NAMES(table=route.table, names=f"options name {', '.join(wrong)}")
-        choice = self.config.mirror_choice_of(route)
-        return replace(work, columns=columns, grows=self.config.mirror.evolves(route), choice=choice)
+        return columns
 
     def _work(self, name: str) -> TableWork:
         target = self.targets[name]

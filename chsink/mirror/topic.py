@@ -49,8 +49,10 @@ class Settings:
     max_message_bytes: int
 
 
-def ensure_control_topic(names: Names, *, try_only: bool = False) -> None:
-    """Create the control topic if it does not exist, or only ask Kafka whether it would.  Raises ChsinkError."""
+def ensure_control_topic(names: Names, *, try_only: bool = False) -> bool:
+    """Create the control topic if it does not exist, or only ask Kafka whether it would.  Returns whether there is one
+    already.  Raises ChsinkError.
+    """
     settings = {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "retention.bytes": "-1"}
     topic = NewTopic(names.topic, PARTITIONS, config=settings)
     admin = _admin(names)  # it must outlive the answer
@@ -60,16 +62,18 @@ def ensure_control_topic(names: Names, *, try_only: bool = False) -> None:
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
-            return
+            return True
         if code in FORBIDDEN:
             if _exists(names):
-                return
+                return True
             raise preflight.MIRROR_RIGHT_MISSING(
-                what=f"create the control topic {names.topic}", acl=f"--operation Create --topic {names.topic}"
+                what=f"create the control topic {names.topic}, or to see it",
+                acl=f"--operation Read --operation Write --operation Describe --operation Create --topic {names.topic}",
             ) from error
         if error.args[0].retriable():
             raise _unanswered(names, error) from error
         raise preflight.MIRROR_CONTROL_NOT_MADE(topic=names.topic, reason=error.args[0].str()) from error
+    return False
 
 
 def kafka_findings(names: Names) -> Iterator[Finding]:
@@ -87,11 +91,14 @@ def kafka_findings(names: Names) -> Iterator[Finding]:
 def _new_topic(names: Names) -> Iterator[Finding]:
     """Whether a start may create it.  Whether it may be read and written, Kafka tells once it exists."""
     try:
-        ensure_control_topic(names, try_only=True)
+        there = ensure_control_topic(names, try_only=True)
     except PreflightError as error:
         yield _error(error)
-    else:
+        return
+    if not there:
         yield passed(preflight.MIRROR_CONTROL_NOT_MADE, topic=names.topic)
+    elif not _exists(names):  # this user does not see it
+        yield _error(right_missing(KafkaError.TOPIC_AUTHORIZATION_FAILED, names))
 
 
 def _topic(names: Names, admin: AdminClient) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from chsink.mirror.column_types import ICEBERG
 from chsink.mirror.failures import in_words
 from chsink.mirror.lacking import Wanted
 from chsink.mirror.nested_types import NewColumns, fields_in, type_of
-from chsink.mirror.new_tables import Definition, create, defined, spark_sql
+from chsink.mirror.new_tables import Definition, create, defined, spark_namespace, spark_sql
 from chsink.mirror.opening import OpenMirror
 from chsink.tables.clickhouse_columns import clickhouse_columns
 from chsink.tables.create import begun, columns_for
@@ -68,12 +68,17 @@ def _of_records(config: Config, kafka: KafkaAdmin, table: str, own: NewColumns, 
 
 
 def iceberg_statements(config: Config, kafka: KafkaAdmin, topics: Sequence[str] = ()) -> Iterator[str]:
-    """Spark's statements for the mirror's tables."""
+    """Spark's statements for the mirror's tables and their namespaces."""
     config = config.with_mirrored(kafka.topics)
     catalog = str(config.mirror.catalog_properties()["name"])
+    namespaces: set[str] = set()
     for table in config.mirror.tables:
         if not topics or any(route.topic in topics for route in config.mirror.routes_to(table)):
-            yield from spark_sql(catalog, definition(config, kafka, table))
+            made = definition(config, kafka, table)
+            if (namespace := spark_namespace(catalog, made)) not in namespaces:
+                namespaces.add(namespace)
+                yield namespace
+            yield from spark_sql(catalog, made)
 
 
 def create_missing_iceberg(mirror: OpenMirror, kafka: KafkaAdmin, log: BoundLogger) -> OpenMirror:

@@ -28,6 +28,7 @@ from chsink.embedded.clickhouse import EmbeddedClickHouse
 from chsink.embedded.kafka import EmbeddedKafka
 from tests.conftest import CHECKOUT, MakeTopic
 from tests.support.kafka import produce
+from tests.support.told import pip_of, setting_of
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +48,14 @@ database = "wheel"
 master = "local[1]"
 [trigger]
 mode = "available_now"
+"""
+MIRRORED = """
+[mirror]
+enabled = true
+catalog = {{ name = "lake", type = "sql", uri = "sqlite:///{folder}/catalog.db", warehouse = "file://{folder}" }}
+[[mirror.route]]
+topic = "t"
+table = "shop.orders"
 """
 PROGRAM = """
 from pyspark.sql import DataFrame, SparkSession
@@ -219,12 +228,24 @@ def test_commands(installed: Installed, tmp_path: Path) -> None:
     assert "-m pip install chdb" in said
 
 
+@pytest.mark.exit_of("NO_MIRROR_PACKAGES")
 def test_the_extra_of_the_mirror_is_enough_for_partitioned_tables(installed: Installed, tmp_path: Path) -> None:
     """⚑ pyiceberg computes partition values in a package of its own, which it asks for only then."""
+    job = JOB.format(folder=tmp_path, kafka="127.0.0.1:1", topic="t", clickhouse="http://127.0.0.1:1")
+    (tmp_path / "job.toml").write_text(job + MIRRORED.format(folder=tmp_path))
+    status = ["chsink", "mirror", "status", "--set", "kafka.timeout_s=1"]
+    said = installed.run(*status, cwd=tmp_path, code=2)
+    assert "CHS-236" in said
+    off = [f"--set={name}={value}" for name, value in setting_of(said, "mirror.enabled").items()]
+    assert "CHS-236" not in installed.run("chsink", "doctor", "--set=kafka.timeout_s=1", *off, cwd=tmp_path, code=1)
+
+    python, [wanted] = pip_of(said)
+    [extra] = Requirement(wanted).extras
     (own,) = metadata.distributions(name="chsink", path=[str(installed.packages)])
-    for distribution in required(map(Requirement, own.requires or ()), "mirror").values():
+    for distribution in required(map(Requirement, own.requires or ()), extra).values():
         link(distribution, installed.packages)
-    installed.run(installed.python, "-c", MIRROR, cwd=tmp_path)
+    installed.run(python, "-c", MIRROR, cwd=tmp_path)
+    assert "CHS-236" not in installed.run(*status, cwd=tmp_path, code=5), "Kafka does not answer"
 
 
 @pytest.mark.soak

@@ -68,9 +68,7 @@ class SecuredKafka(EmbeddedKafka):
 
     def allow(self, *every: Allowed) -> None:
         """Create ACLs."""
-        admin = self._admin()  # it must outlive the answers
-        for future in admin.create_acls([_binding(each) for each in every]).values():
-            future.result(_LIMIT_S)
+        allow(self.bootstrap, *every)
 
     def take_back(self, one: Allowed) -> None:
         """Remove an ACL that is there."""
@@ -134,6 +132,13 @@ class SecuredKafka(EmbeddedKafka):
     def _prepare(self) -> Sequence[str]:
         java, *rest = super()._prepare()
         return [java, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._tokens}", *rest]
+
+
+def allow(bootstrap: str, *every: Allowed) -> None:
+    """Create ACLs on a broker where everybody may do that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # it must outlive the answers
+    for future in admin.create_acls([_binding(each) for each in every]).values():
+        future.result(_LIMIT_S)
 
 
 def _binding(one: Allowed) -> AclBinding:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 
 from typer.testing import Result
 
 from chsink.errors import ChsinkError
+from tests.support.acl_lines import Allowed, allowed
 
 Said = ChsinkError | Result | str
 """An error, a command's refusal, or a text, of which the fixes count if it names any."""
@@ -53,9 +55,16 @@ def named_in(said: Said, before: str) -> str:
 
 def setting_of(said: Said, name: str) -> dict[str, str]:
     """The setting with the value that the fix names first."""
-    found = re.search(rf'{re.escape(name)} = "(\w+)"', fix_of(said))
+    found = re.search(rf'{re.escape(name)} (?:=|to) (?:"(\w+)"|(\d+|true|false)\b)', fix_of(said))
     assert found, fix_of(said)
-    return {name: found[1]}
+    return {name: found[1] or found[2]}
+
+
+def values_of(said: Said) -> dict[str, str]:
+    """The settings of a topic, or properties of a table, that the fix tells to set, each with its value."""
+    found = re.findall(r"(?:set|and) (?:its )?([a-z.-]+\.[a-z.-]+)(?: of \S+)? to ([\w-]+)", fix_of(said))
+    assert found, fix_of(said)
+    return dict(found)
 
 
 def statements_of(said: Said, begins: str) -> list[str]:
@@ -70,6 +79,31 @@ def group_commands_of(said: Said) -> list[dict[str, str]]:
     commands = re.findall(r"kafka-consumer-groups\.sh((?: --[a-z-]+(?: [^\s;()-][^\s;()]*)?)+)", fix_of(said))
     assert commands, fix_of(said)
     return [dict(re.findall(r"--([a-z-]+)(?: (?!--)(\S+))?", one)) for one in commands]
+
+
+def topic_of(said: Said) -> tuple[str, int, dict[str, str]]:
+    """Name, partitions and settings of the topic that a ``kafka-topics.sh`` command creates."""
+    found = re.search(r"kafka-topics\.sh ([^;`]+)", fix_of(said))
+    assert found, fix_of(said)
+    words = shlex.split(found[1])
+    assert "--create" in words, words
+    named = dict(pairwise(words))
+    given = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "--config"]
+    return named["--topic"], int(named["--partitions"]), {name: value for name, _, value in given}
+
+
+def acls_of(said: Said, user: str) -> list[Allowed]:
+    """What a ``kafka-acls.sh`` command allows a user whose name it leaves open."""
+    found = re.search(r"kafka-acls\.sh [^;`]+", fix_of(said))
+    assert found and "User:NAME" in found[0], fix_of(said)
+    return [*allowed(found[0].replace("User:NAME", f"User:{user}"))]
+
+
+def pip_of(said: Said) -> tuple[str, list[str]]:
+    """The Python, and the packages that ``pip install`` gets."""
+    found = re.search(r"(\S+) -m pip install ((?:'[^']+'|[\w-]+)(?: '[^']+')*)", fix_of(said))
+    assert found, fix_of(said)
+    return found[1], shlex.split(found[2])
 
 
 def says(said: Said, *steps: str) -> None:

@@ -64,7 +64,8 @@ class HandClock:
 @dataclass
 class Bench:
     """One sink's mirror.  ``tables`` are names in the namespace ``shop``; ``schemas`` those of some of them.
-    ``properties`` are those of the catalog, by default of SQLite's.
+    ``properties`` are those of the catalog, by default of SQLite's.  ``mirror`` and ``route`` are lines more of the job
+    file, for the mirror and for each of its routes.
     """
 
     kafka: EmbeddedKafka
@@ -76,6 +77,8 @@ class Bench:
     control_topic: str = ""
     branch: str = "main"
     properties: Mapping[str, str] = field(default_factory=dict)
+    mirror: str = ""
+    route: str = ""
     clock: HandClock = field(default_factory=HandClock)
     pace: CommitPace = field(default_factory=lambda: CommitPace(interval_ms=1000, timeout_ms=500, buffer=100_000))
 
@@ -86,7 +89,7 @@ class Bench:
         self.kafka.create_topic(self.topic, self.partitions)
         if not self.control_topic:
             self.control_topic = f"control-{uuid.uuid4().hex[:8]}"
-            self.kafka.create_topic(self.control_topic, 2)
+            self.kafka.create_topic(self.control_topic, 2, {"retention.ms": "-1"})
         catalog = self.catalog()
         catalog.create_namespace_if_not_exists("shop")
         for name in self.tables:
@@ -106,7 +109,8 @@ class Bench:
     def job_file(self) -> Path:
         """The same mirror as a user writes it, without ClickHouse."""
         job = self.folder / "job.toml"
-        routes = "".join(f'[[mirror.route]]\ntopic = "{self.topic}"\ntable = "shop.{name}"\n' for name in self.tables)
+        at = f'topic = "{self.topic}"\n{self.route}'
+        routes = "".join(f'[[mirror.route]]\ntable = "shop.{name}"\n{at}\n' for name in self.tables)
         properties = "".join(f'"{name}" = {json.dumps(value)}\n' for name, value in self.properties.items())
         job.write_text(
             f"""
@@ -119,6 +123,7 @@ bootstrap = "{self.kafka.bootstrap}"
 enabled = true
 control_topic = "{self.control_topic}"
 branch = "{self.branch}"
+{self.mirror}
 [mirror.catalog]
 name = "lake"
 {properties}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 
 from pyiceberg.schema import Schema
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
+from chsink.errors.catalogue import CATALOGUE
 from chsink.mirror.control import Names
 from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.bench import SCHEMA, Bench
@@ -40,6 +43,62 @@ def fix_of_finding(bench: Bench, id_: str) -> str:
     """What ``chsink doctor`` tells to do about its first finding of this id."""
     found = json.loads(run(bench, ["doctor", "--json"]).stdout)["findings"]
     return str(next(one["fix"] for one in found if one["id"] == id_))
+
+
+def problems(bench: Bench, *options: str) -> dict[str, str]:
+    """The fix of each error and warning of ``chsink doctor``, by the name of its entry."""
+    looked = run(bench, ["doctor", "--json", "--problems", *options])
+    assert looked.exit_code in {0, 1}, looked.output
+    return {_entry_of(one): one["fix"] for one in json.loads(looked.stdout)["findings"]}
+
+
+def problem(bench: Bench, entry: str, *options: str) -> str:
+    """The fix of the only one."""
+    found = problems(bench, *options)
+    assert found.keys() == {entry}, found
+    return found[entry]
+
+
+def _entry_of(finding: Mapping[str, str]) -> str:
+    """The one that says most of it: one sentence may begin as another one."""
+    mine = {name: entry.sentence for name, entry in CATALOGUE.items() if entry.id == finding["id"]}
+    found = [name for name, said in mine.items() if _pattern(said).fullmatch(finding["sentence"])]
+    return max(found, key=lambda name: len(mine[name]))
+
+
+def _pattern(sentence: str) -> re.Pattern[str]:
+    parts = Formatter().parse(sentence)
+    return re.compile(
+        "".join(re.escape(text) + ("" if name is None else ".+") for text, name, _, _ in parts), re.DOTALL
+    )
+
+
+def start(bench: Bench) -> Result:
+    """The mirror starts without Spark, with all its checks; it commits what was handed over, and ends."""
+    own = ["--set", "mirror.coordinator=apart", "--set", "trigger.mode=available_now"]
+    return run(bench, ["mirror", "coordinator", *own])
+
+
+def refusal(bench: Bench, entry: str) -> str:
+    """The fix with which a start is refused."""
+    refused = start(bench)
+    said = " ".join(refused.stderr.split())
+    assert refused.exit_code == 2, refused.output
+    found = re.search(_pattern(f"error {CATALOGUE[entry].id} {CATALOGUE[entry].sentence} fix: ").pattern + "(.+)", said)
+    assert found, said
+    return found[1]
+
+
+def lands(bench: Bench) -> None:
+    """The mirror goes on, with one record more: each record is in every table once."""
+    bench.produce([100])
+    coordinator = bench.coordinator()
+    for partition in range(bench.partitions):
+        bench.hand_over(0, bench.admin.log_ends([bench.tp(partition)])[bench.tp(partition)], partition)
+    bench.rounds(coordinator, 3)
+    coordinator.close()
+    for name in bench.tables:
+        assert bench.landed(name, bench.branch) == bench.sent(), name
 
 
 def set_offset(names: Names, group: str, tp: TopicPartition, offset: int) -> None:

@@ -28,3 +28,15 @@ def make_bench(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[MakeBench]:
     yield make
     for bench in made:
         bench.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """A broker with ACLs: what none speaks of is allowed."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "auto.create.topics.enable": "true",
+    }
+    with EmbeddedKafka(tmp_path / "kafka", properties=properties) as kafka:
+        yield kafka

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,18 +212,6 @@ def test_a_dropped_table_is_not_one_to_be_created(make_bench: MakeBench) -> None
     bench.resolve(TableVerdict.REREAD)
     bench.rounds(bench.coordinator(), 2)
     assert bench.landed() == bench.sent()
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    """A broker with ACLs: what none speaks of is allowed."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-        "auto.create.topics.enable": "true",
-    }
-    with EmbeddedKafka(tmp_path / "kafka", properties=properties) as kafka:
-        yield kafka
 
 
 def rule(

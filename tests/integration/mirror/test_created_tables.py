@@ -23,6 +23,7 @@ from chsink.spark.mirror import MirrorRun
 from chsink.tables.iceberg import create_missing_iceberg
 from tests.integration.mirror.mirrored import TABLE, Mirrored, make_mirrored
 from tests.support.job import command, eventually
+from tests.support.told import says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,7 @@ def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], 
     assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
 
 
+@pytest.mark.exit_of("MIRROR_NO_ICEBERG_TYPES")
 def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
     """⚑ A-2: before there is a record; what has no Iceberg type is named."""
     job = make_job()
@@ -101,8 +103,9 @@ def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], 
     route = job.settings["mirror.route"].replace("create = {", 'create = { columns = "clickhouse",')
     job.settings = {**job.settings, "mirror.route": route}
     command(job.shards[0], f"ALTER TABLE {table} ADD COLUMN wide Int128, ADD COLUMN twice UInt64 ALIAS id * 2")
-    with pytest.raises(ChsinkError, match=r"CHS-284.*: wide Int128\n"):
+    with pytest.raises(ChsinkError, match=r"CHS-284.*: wide Int128\n") as raised:
         start(job.config())
+    says(raised.value, f"name their types in create.types for {TABLE}")
     sets = [part for key, value in job.settings.items() for part in ("--set", f"{key}={value}")]
     told = CliRunner().invoke(app, ["doctor", "--sample", "9", "--json", "-c", str(job.file()), *sets]).stdout
     refused = [f["sentence"] for f in json.loads(told)["findings"] if (f["id"], f["severity"]) == ("CHS-284", "error")]

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
-from chsink.errors import HaltError
+from chsink.errors import HaltError, PreflightError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.opening import open_mirror
 from chsink.spark.mirror import run
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
-from tests.support.told import says
+from tests.support.told import named_in, says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +112,7 @@ def test_records_that_name_too_many_tables(make_job: Callable[..., Mirrored], sp
 
 
 @pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_TABLE_DROPPED")
 def test_a_table_that_records_named_and_that_was_dropped(
     make_job: Callable[..., Mirrored], spark: SparkSession
 ) -> None:
@@ -121,11 +122,13 @@ def test_a_table_that_records_named_and_that_was_dropped(
     run(job.config(), spark)
     job.catalog.drop_table(REFUND)
     send(job, 0, "order", "refund")
-    with pytest.raises(Exception, match="CHS-262"):
+    with pytest.raises(PreflightError, match="CHS-262") as dropped:
         run(job.config(), spark)
 
+    says(dropped.value, "from the first table of its route")
+    begins = named_in(dropped.value, "remove its property").removesuffix("…")
     orders = job.catalog.load_table(ORDERS)
-    [name] = [name for name in orders.properties if name.startswith("chsink.named.")]
+    [name] = [name for name in orders.properties if name.startswith(begins)]
     with orders.transaction() as change:
         change.remove_properties(name)
     run(job.config(), spark)
