@@ -32,6 +32,13 @@ POLL_S = 0.1
 """How often a full queue is tried again."""
 GRACE_S = 5
 """A request of the client is given up so long after its own timeout."""
+LOADING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+LOADING_S = 0.2
+"""Answers of a broker that is still loading its groups, as on the first request to a new cluster; how long to wait."""
 
 
 class TransactionalProducer:
@@ -158,7 +165,7 @@ def group_offsets(
 ) -> dict[TopicPartition, GroupOffset]:
     """What the consumer's group has for each topic-partition.  Raises KafkaException."""
     asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
-    found = consumer.committed(asked, timeout=timeout_s)
+    found = _committed(consumer, asked, timeout_s)
     for each in found:
         if each.error is not None:
             raise KafkaException(each.error)
@@ -166,3 +173,15 @@ def group_offsets(
         TopicPartition(f.topic, f.partition): GroupOffset(f.offset if f.offset >= 0 else None, f.metadata or "")
         for f in found
     }
+
+
+def _committed(consumer: Consumer, asked: list[ClientPartition], timeout_s: float) -> list[ClientPartition]:
+    """Waits for a broker that is still loading its groups."""
+    give_up = time.monotonic() + timeout_s
+    while True:
+        try:
+            return consumer.committed(asked, timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() not in LOADING or time.monotonic() >= give_up:
+                raise
+        time.sleep(LOADING_S)

@@ -26,11 +26,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from chsink.errors import halts
+from chsink.kafka.transactions import LOADING, LOADING_S
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataComplete, DataWritten, Event, decode
 from chsink.mirror.refusals import right_missing
 from chsink.mirror.tables import CHAINS
-from chsink.mirror.topic import LOADING, LOADING_S
 from chsink.mirror.trail import placed
 from chsink.statemachine.commit.units import Position
 from chsink.statemachine.ranges import TopicPartition

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
+from chsink.kafka.transactions import LOADING, LOADING_S
 from chsink.mirror.brokers import api_versions, version_findings
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import MAX_PART_BYTES
@@ -27,13 +28,6 @@ HOUR_MS = 3_600_000
 EVERYWHERE = "__consumer_offsets"
 FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 """Answers of a broker to a user without the right to ask."""
-LOADING = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
-LOADING_S = 0.2
-"""Answers of a broker that is still loading its groups, as on the first request to a new cluster; how long to wait."""
 
 
 @dataclass(frozen=True, slots=True)

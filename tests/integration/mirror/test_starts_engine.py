@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
 from bench.peer import ensure
 from tests.integration.mirror.bench import SCHEMA, Bench
@@ -146,16 +148,20 @@ def test_the_statement_that_upgrades_a_table(bench: Bench, spark_sql: SparkSql) 
 
 
 @pytest.mark.exit_of("MIRROR_NOT_CLEANED")
-def test_the_procedure_that_cleans_a_table_of_two_sinks(bench: Bench, spark_sql: SparkSql) -> None:
-    """⚑ What waits for a commit of either sink is kept."""
-    [name] = bench.tables
+def test_the_procedure_that_cleans_a_table_of_two_sinks(
+    make_bench: MakeBench, properties: dict[str, str], spark_sql: SparkSql
+) -> None:
+    """⚑ What waits for a commit is kept."""
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    schemas = {name: Schema(*SCHEMA.fields, NestedField(5, "_kafka_topic", StringType()))}
+    bench = make_bench(tables=(name,), schemas=schemas, properties=properties)
     lands(bench)
-    table, first, group = bench.catalog().load_table(f"shop.{name}"), bench.topic, bench.group
+    table, first = bench.catalog().load_table(f"shop.{name}"), bench.sent()
     orphan = Path(table.location().removeprefix("file:").replace("//", "/")) / "data" / "orphan.parquet"
     orphan.write_bytes(b"left behind")
     os.utime(orphan, (time.time() - 10 * 86_400,) * 2)
-    bench.group = f"{group}-2"
-    bench.topic = f"{first}-2"
+    bench.group += "-2"
+    bench.topic += "-2"
     bench.kafka.create_topic(bench.topic, 1)
     coordinator = bench.coordinator()
     bench.hand_over(*bench.produce([5]))
@@ -169,13 +175,4 @@ def test_the_procedure_that_cleans_a_table_of_two_sinks(bench: Bench, spark_sql:
     spark_sql.run(f"CALL lake.system.{procedure}(table => 'shop.{name}', older_than => TIMESTAMP '{before}')")
     assert not orphan.exists()
     bench.rounds(coordinator, 2)
-    both = bench.sent() + _sent(bench, first)
-    assert bench.landed(name) == both
-    bench.topic, bench.group = first, group
-
-
-def _sent(bench: Bench, topic: str) -> dict[tuple[int, int, int], int]:
-    there, bench.topic = bench.topic, topic
-    found = bench.sent()
-    bench.topic = there
-    return found
+    assert bench.landed(name) == bench.sent() + first
