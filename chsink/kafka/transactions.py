@@ -19,13 +19,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from chsink.statemachine.ranges import TopicPartition
 
+T = TypeVar("T")
 RECONNECT_MS = 20
 """librdkafka waits half of this, 50 ms by default, before it connects to the next broker."""
 POLL_S = 0.1
@@ -37,8 +38,8 @@ LOADING = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
+"""Answers of a broker that is still loading its groups."""
 LOADING_S = 0.2
-"""Answers of a broker that is still loading its groups, as on the first request to a new cluster; how long to wait."""
 
 
 class TransactionalProducer:
@@ -165,7 +166,7 @@ def group_offsets(
 ) -> dict[TopicPartition, GroupOffset]:
     """What the consumer's group has for each topic-partition.  Raises KafkaException."""
     asked = [ClientPartition(tp.topic, tp.partition) for tp in tps]
-    found = _committed(consumer, asked, timeout_s)
+    found = while_loading(partial(consumer.committed, asked, timeout=timeout_s), timeout_s)
     for each in found:
         if each.error is not None:
             raise KafkaException(each.error)
@@ -175,12 +176,14 @@ def group_offsets(
     }
 
 
-def _committed(consumer: Consumer, asked: list[ClientPartition], timeout_s: float) -> list[ClientPartition]:
-    """Waits for a broker that is still loading its groups."""
+def while_loading(ask: Callable[[], T], timeout_s: float) -> T:
+    """The answer, for which a broker that is still loading its groups is asked again, as on the first request to a new
+    cluster.  Raises KafkaException.
+    """
     give_up = time.monotonic() + timeout_s
     while True:
         try:
-            return consumer.committed(asked, timeout=timeout_s)
+            return ask()
         except KafkaException as error:
             if error.args[0].code() not in LOADING or time.monotonic() >= give_up:
                 raise

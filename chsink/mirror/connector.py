@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
-from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -26,7 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from chsink.errors import halts
-from chsink.kafka.transactions import LOADING, LOADING_S
+from chsink.kafka.transactions import while_loading
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataComplete, DataWritten, Event, decode
 from chsink.mirror.refusals import right_missing
@@ -224,18 +223,18 @@ def _group(names: Names, group: str) -> dict[TopicPartition, int]:
 def _asked(names: Names, ask: Callable[..., Any]) -> Any:
     """The one answer; None where there is no such group."""
     admin = _client(tuple(sorted(names.options.items())))
-    give_up = monotonic() + names.timeout_s
-    while True:
+
+    def answer() -> Any:
         [future] = ask(admin, {"request_timeout": names.timeout_s}).values()
-        try:
-            return future.result()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.GROUP_ID_NOT_FOUND:
-                return None
-            if code not in LOADING or monotonic() >= give_up:
-                raise right_missing(code, names) or ControlUnanswered(str(error)) from error
-        sleep(LOADING_S)
+        return future.result()
+
+    try:
+        return while_loading(answer, names.timeout_s)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise right_missing(code, names) or ControlUnanswered(str(error)) from error
 
 
 @lru_cache(maxsize=4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
@@ -12,7 +11,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
-from chsink.kafka.transactions import LOADING, LOADING_S
+from chsink.kafka.transactions import while_loading
 from chsink.mirror.brokers import api_versions, version_findings
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import MAX_PART_BYTES
@@ -218,18 +217,18 @@ def _read(configs: Any, partitions: int, replicas: int, brokers: int) -> Setting
 
 def _asked(names: Names, ask: Any, what: object) -> Any:
     """The one answer of a question with authorized operations; None where there is no such group."""
-    give_up = monotonic() + names.timeout_s
-    while True:
+
+    def answer() -> Any:
         [future] = ask(what, include_authorized_operations=True, request_timeout=names.timeout_s).values()
-        try:
-            return future.result()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.GROUP_ID_NOT_FOUND:
-                return None
-            if code not in LOADING or monotonic() >= give_up:
-                raise right_missing(code, names) or _unanswered(names, error) from error
-        sleep(LOADING_S)
+        return future.result()
+
+    try:
+        return while_loading(answer, names.timeout_s)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise right_missing(code, names) or _unanswered(names, error) from error
 
 
 def _unanswered(names: Names, error: KafkaException) -> ChsinkError:

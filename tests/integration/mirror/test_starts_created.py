@@ -11,7 +11,7 @@ from pyiceberg.types import LongType
 
 from chsink.config import load
 from chsink.embedded.stack import Stack
-from chsink.errors import ChsinkError
+from chsink.errors import AlteredError, ChsinkError
 from chsink.kafka.admin import open_admin
 from chsink.mirror import new_tables
 from chsink.mirror.opening import OpenMirror, open_mirror
@@ -106,9 +106,9 @@ def opened(bench: Bench) -> OpenMirror:
     return open_mirror(config, open_admin(config))
 
 
-def lacking(bench: Bench, piece: OffsetRange) -> ChsinkError:
+def lacking(bench: Bench, piece: OffsetRange) -> AlteredError:
     """What a task reports of these records."""
-    with pytest.raises(ChsinkError) as raised:
+    with pytest.raises(AlteredError) as raised:
         opened(bench).feeds().hand_over(Share(bench.tp(), piece), bench.records()(piece))
     assert raised.value.name == "MIRROR_COLUMNS_MISSING"
     return raised.value

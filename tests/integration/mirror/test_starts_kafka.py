@@ -149,7 +149,7 @@ def test_rights_are_granted_one_by_one(guarded: EmbeddedKafka, tmp_path: Path) -
     cluster = ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL
     rule(bench, *cluster, AclOperation.ALL, AclPermissionType.ALLOW)
     rule(bench, *cluster, AclOperation.CREATE, AclPermissionType.DENY)
-    named = set()
+    named = set[Allowed]()
     while said := refused_for_a_right(bench):
         granted = acls_of(said, "ANONYMOUS")
         assert not named & {*granted}, "it is named again"

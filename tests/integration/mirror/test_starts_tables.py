@@ -282,8 +282,9 @@ def test_a_catalog_that_was_never_there(make_bench: MakeBench) -> None:
     exec(example.replace("/data/lake", str(where)).replace('"air', '"shop'), {})
     bench.tables = ("flights",)
     assert problems(bench) == {}
-    values = [{"icao24": "3c6444", "altitude": 1.5}, {"icao24": "4b1815"}]
-    offsets = produce(bench.kafka.bootstrap, bench.topic, 0, values)
+    offsets = produce(
+        bench.kafka.bootstrap, bench.topic, 0, [{"icao24": "3c6444", "altitude": 1.5}, {"icao24": "4b1815"}]
+    )
     coordinator = bench.coordinator()
     bench.hand_over(*offsets)
     bench.rounds(coordinator, 2)
