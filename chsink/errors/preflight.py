@@ -954,8 +954,8 @@ MIRROR_OTHER_SINK = preflight(
     "CHS-263",
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
     "to continue what sink {sink} began, set sink.name back to it; to continue it under this sink's name, stop that "
-    "sink for good, remove the table property {property}, and run `chsink mirror recover`, which continues after the "
-    "last offset in the rows; to land the records a second time, name another table in [[mirror.route]]",
+    "sink for good and run `chsink mirror recover`, which continues after the last offset in the rows, then remove the "
+    "table property {property}; to land the records a second time, name another table in [[mirror.route]]",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",
