@@ -34,7 +34,7 @@ from chsink.mirror.opening import open_mirror
 from chsink.mirror.task import Share
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
-from tests.integration.mirror.commands import lands, problem, problems, start
+from tests.integration.mirror.commands import lands, problem, problems, run, start
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_control_topic import joined, rule
 from tests.support.acl_lines import Allowed
@@ -136,10 +136,17 @@ def test_a_program_that_uses_the_mirrors_group(make_bench: MakeBench) -> None:
 
 
 @pytest.mark.exit_of("MIRROR_RIGHT_MISSING")
-def test_rights_are_granted_one_by_one(guarded: EmbeddedKafka, tmp_path: Path) -> None:
-    """From a user who may use nothing of the mirror's, to one who has what the messages named, until it lands."""
+@pytest.mark.parametrize("there", [False, True], ids=["no topic", "a topic that its user does not see"])
+def test_rights_are_granted_one_by_one(guarded: EmbeddedKafka, tmp_path: Path, there: bool) -> None:
+    """From a user who may use nothing of the mirror's, to one who has what the messages named, until it lands.
+    ⚑ Doctor said of a topic that was there that the first start creates it.
+    """
     bench = Bench(guarded, tmp_path)
-    bench.control_topic += "-new"
+    bench.control_topic += "" if there else "-new"
+    named = set[Allowed]()
+    if there:
+        named.add(Allowed("ANONYMOUS", "Create", "topic", bench.control_topic, prefixed=False))
+        allow(guarded.bootstrap, *named)
     mine = [
         ("topic", bench.control_topic, False),
         ("group", bench.group, True),
@@ -149,7 +156,7 @@ def test_rights_are_granted_one_by_one(guarded: EmbeddedKafka, tmp_path: Path) -
     cluster = ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL
     rule(bench, *cluster, AclOperation.ALL, AclPermissionType.ALLOW)
     rule(bench, *cluster, AclOperation.CREATE, AclPermissionType.DENY)
-    named = set[Allowed]()
+    assert "does not exist yet" not in run(bench, ["doctor"]).output
     while said := refused_for_a_right(bench):
         granted = acls_of(said, "ANONYMOUS")
         assert not named & {*granted}, "it is named again"
