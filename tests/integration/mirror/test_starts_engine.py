@@ -77,8 +77,8 @@ class SparkSql:
 
 @pytest.fixture(scope="module")
 def properties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Those of the catalog."""
-    with IcebergRest(tmp_path_factory.mktemp("rest")) as server:
+    """Those of the catalog.  As most catalogs, it creates no namespace by itself."""
+    with IcebergRest(tmp_path_factory.mktemp("rest"), {"jdbc.strict-mode": "true"}) as server:
         yield {"type": "rest", "uri": server.url}
 
 
