@@ -244,6 +244,7 @@ def test_the_extra_of_the_mirror_is_enough_for_partitioned_tables(installed: Ins
     (own,) = metadata.distributions(name="chsink", path=[str(installed.packages)])
     for distribution in required(map(Requirement, own.requires or ()), extra).values():
         link(distribution, installed.packages)
+    pip("--python", python, "install", "--no-index", wanted)  # nothing is left to install
     installed.run(python, "-c", MIRROR, cwd=tmp_path)
     assert "CHS-265" in installed.run(*status, cwd=tmp_path, code=2), "it goes on, and misses the catalog"
 
