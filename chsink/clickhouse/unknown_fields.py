@@ -27,7 +27,7 @@ from chsink.errors import ChsinkError, preflight
 from chsink.formats.column_types import ALTERNATIVES
 from chsink.formats.record_fields import Offered, offered_by
 from chsink.formats.settings import FormatSettings
-from chsink.notation.metadata_columns import LONGEST_NAME, is_column_name
+from chsink.notation.metadata_columns import LONGEST_NAME, is_clickhouse_name
 from chsink.statemachine.ranges import TopicPartition
 
 SAMPLE: Final = 1_000
@@ -72,7 +72,7 @@ class FieldWatch:
         if self._offered is None:
             return ()
         found = self._offered.columns(records.column("value"), self.taken)
-        return tuple(name for name, kind in found.items() if kind is not None and is_column_name(name))
+        return tuple(name for name, kind in found.items() if kind is not None and is_clickhouse_name(name))
 
     def columns(self, records: pa.RecordBatch, tp: TopicPartition) -> tuple[Column, ...]:
         """Columns for the fields of these records, besides those that the range was announced with.
@@ -83,7 +83,7 @@ class FieldWatch:
             return ()
         announced = self.taken - {c.name for c in self.added}
         found = self._offered.columns(records.column("value"), announced)
-        fields = {name: kind for name, kind in found.items() if kind is not None and is_column_name(name)}
+        fields = {name: kind for name, kind in found.items() if kind is not None and is_clickhouse_name(name)}
         missing = {name: kind for name, kind in fields.items() if name not in self.taken}
         if len(missing) > self.room:
             raise preflight.TOO_MANY_COLUMNS(tp=tp, table=self.table, columns=", ".join(missing))

@@ -31,6 +31,7 @@ _DROPPED = (
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka still holds"
 )
+_KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 
 TOPIC_MISSING = preflight(
@@ -89,7 +90,7 @@ PATTERN_LEFT_NOTHING = preflight(
     "CHS-281",
     "topic_pattern {pattern} of {route} matches only topics that other routes name, which have priority: {topics}",
     "ignore this if the pattern is for later topics. To land one of these topics in the pattern's table, too, name it "
-    "in a further [[route]] with that table; to land it only there, remove it from the route that names it",
+    "in a further [[route]] with that table, and ignore this; to land it only there, remove it from the other one",
 )
 NOT_MERGE_TREE = preflight(
     "CHS-203",
@@ -110,7 +111,7 @@ KEY_NOT_INSERTABLE = preflight(
 KEY_NOT_IN_STREAM = preflight(
     "CHS-205",
     "the shard key column {column} is neither a column of {table} nor in the stream, which lacks Kafka's {field}",
-    "let the transform keep the column {field}, or add the column to the table",
+    "let the transform keep the column {field}, or correct clickhouse.shard_key or the route's shard_key",
 )
 VOLATILE_PARTITION = preflight(
     "CHS-206",
@@ -150,14 +151,14 @@ QUORUM_TOO_LARGE = preflight(
 VIEW_MAY_DOUBLE = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, a {engine}, which may receive the same rows twice",
-    "let the view fill a MergeTree table with non_replicated_deduplication_window > 0, or a replicated table",
+    "let the view fill a MergeTree table with non_replicated_deduplication_window = {blocks}, or a replicated table",
     ok="the {count} materialized views of {table} deduplicate too",
 )
 VIEW_DOUBLES = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again is counted twice there",
-    "run ALTER TABLE {fills} MODIFY SETTING {setting} = 10000; if it has replicas, on each of them",
+    "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
@@ -242,7 +243,8 @@ STREAM_WITHOUT_KEY = preflight(
 STREAM_WITHOUT_CHOICE = preflight(
     "CHS-213",
     "the stream has no column {column}: table_by of the route to table {table} reads the {choice} from it",
-    "keep the column {column} in the transform, or change table_by",
+    "keep the column {column} in the transform, or let table_by read a column or a header that it keeps; if it keeps "
+    "the column value, chsink parses that and ignores the columns that the transform made",
 )
 FORMAT_COLUMN_REQUIRED = preflight(
     "CHS-213",
@@ -295,7 +297,7 @@ UNFILLABLE_TYPE = preflight(
 NESTED_METADATA = preflight(
     "CHS-214",
     "{column} is part of a Nested column; chsink cannot write Kafka's metadata to it",
-    "declare it as _kafka_headers {declare}",
+    "replace it with the column {declare}",
 )
 SETTING_PINNED = preflight(
     "CHS-215",
@@ -339,7 +341,7 @@ SERVER_OLD = preflight(
 QUESTION_REFUSED = preflight(
     "CHS-219",
     "{what} could not be checked: {message}",
-    "grant the user what the message names, or check it yourself",
+    "correct what the message names, for example a limit in this user's settings profile; or check it yourself",
 )
 QUESTION_FORBIDDEN = preflight(
     "CHS-219",
@@ -352,7 +354,7 @@ _NO_STATE_TABLE = "cannot {action} the state table {table} at {url}: {reason}"
 STATE_DATABASE_MISSING = preflight(
     "CHS-220",
     _NO_STATE_TABLE,
-    "run CREATE DATABASE {database}, or correct clickhouse.database or the database in state.table",
+    "run CREATE DATABASE {database}; or correct clickhouse.database or the database in state.table",
 )
 STATE_TABLE_MISSING = preflight(
     "CHS-220",
@@ -632,7 +634,7 @@ TABLE_NOT_CREATED = preflight(
 CREATE_NOT_GRANTED = preflight(
     "CHS-286",
     "at {url} this user may not create the table {table}: {reason}",
-    "run {grant}, or run what `chsink sql create-table` prints as an administrator; then start again",
+    "run {grant}; or, as an administrator, run what `chsink sql create-table` prints; then start again",
 )
 COLUMNS_MISSING = altered(
     "CHS-287",
@@ -648,12 +650,12 @@ TOO_MANY_COLUMNS = preflight(
 COLUMNS_NOT_ADDED = preflight(
     "CHS-288",
     "{url} refused to add columns to {table}: {reason}",
-    "run {sql}, or add columns of other types for these fields; then start again: chsink settles the range",
+    "add columns for these fields, of these or of other types: run {sql}; then start again: chsink settles the range",
 )
 ADD_NOT_GRANTED = preflight(
     "CHS-288",
     "at {url} this user may not add columns to {table}: {reason}",
-    "run {grant}, or run {sql} as an administrator; then start again: chsink settles the range",
+    "run {grant}; or, as an administrator, run {sql}; then start again: chsink settles the range",
 )
 WINDOW_TOO_SHORT = preflight(
     "CHS-234",
@@ -749,8 +751,8 @@ WORKER_LACKS_PACKAGE = preflight(
 NO_REGISTRY_PACKAGES = preflight(
     "CHS-236",
     "a format with schemas needs packages that are not installed for {python}: {missing}",
-    "install 'chsink[avro]', 'chsink[protobuf]' or 'chsink[json-schema]' with {python} -m pip, also for the executors' "
-    "Python",
+    "run {python} -m pip install 'chsink[avro]' ('chsink[protobuf]' or 'chsink[json-schema]' for these formats), also "
+    "for the executors' Python",
 )
 NO_FILE_SYSTEM = preflight(
     "CHS-237",
@@ -966,7 +968,8 @@ MIRROR_NOT_CLEANED = preflight(
 VERIFY_ENGINE = preflight(
     "CHS-290",
     "{table}: `chsink verify` cannot compare this table with Kafka, because its engine {engine} combines rows",
-    "verify the other topics with --topic, or land the topic in a MergeTree table as well and verify that one",
+    "verify the other topics with --topic, or land the topic in a MergeTree table as well, and verify with "
+    "a copy of the job file that has only this [[route]] of the topic",
 )
 VERIFY_TRANSFORM = preflight(
     "CHS-291",
@@ -1049,7 +1052,8 @@ TABLE_THERE = preflight(
 DEAD_LETTERS_COLUMNS = preflight(
     "CHS-270",
     "table {table} at {url} cannot take dead letters: {problem}",
-    "create a table with the statement that `chsink sql dead-letters` prints, or change this one to match it",
+    "change it to match the statement that `chsink sql dead-letters` prints; or name another table in "
+    "dead_letters.table, and create that one: the command then prints the statement for it",
     ok="{table} takes dead letters",
 )
 DEAD_LETTERS_FIELDS = preflight(
@@ -1087,14 +1091,14 @@ DEAD_LETTERS_EXPIRE = preflight(
 DEAD_LETTERS_TOPIC = preflight(
     "CHS-272",
     "topic {topic} takes dead letters, and Kafka may compact it: it would keep only the last dead letter of each key",
-    "set cleanup.policy=delete for the topic",
+    _KEEP_LETTERS,
     ok="topic {topic} takes dead letters",
 )
 REPLAY_FROM_COMPACTED = preflight(
     "CHS-275",
     "`chsink dlq replay` cannot keep replay marks in topic {topic}, because Kafka may compact it: the marks would "
     "vanish, and the next replay would land the same records again",
-    "set cleanup.policy=delete for the topic, and allow the Kafka user to read its configuration (DESCRIBE_CONFIGS)",
+    _KEEP_LETTERS,
 )
 PAGE_NOT_SERVED = preflight(
     "CHS-279",

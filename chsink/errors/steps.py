@@ -56,7 +56,8 @@ def choose(resolve: str) -> str:
     """What a person decides about a range in doubt, by this command."""
     return (
         f"check the table, then run `{resolve}` with {ALL_THERE}; with --resend to send the whole range again "
-        f"({DELETE_AND_AGAIN}); or with --lost to keep what is there and give up the missing rows"
+        f"({DELETE_AND_AGAIN}; if the table has no column _kafka_offset, first delete the rows of the range); or with "
+        "--lost to keep what is there and give up the missing rows"
     )
 
 

@@ -41,9 +41,16 @@ PROBE_COLUMNS = ("_kafka_topic", "_kafka_partition", "_kafka_offset")
 
 LONGEST_NAME = 200
 
+_OF_MERGE_TREE = frozenset(("_row_exists", "_block_number", "_block_offset"))
+
 
 def is_column_name(name: str) -> bool:
     """Whether chsink makes a column of this name for a field: not one of Kafka's own fields or of a Nested column."""
     if not 0 < len(name) <= LONGEST_NAME or "." in name or name in METADATA_COLUMNS:
         return False
     return name.isprintable()  # false for lone surrogates, too
+
+
+def is_clickhouse_name(name: str) -> bool:
+    """Whether chsink makes a ClickHouse column of this name for a field.  A MergeTree keeps some names for itself."""
+    return is_column_name(name) and name not in _OF_MERGE_TREE

@@ -34,7 +34,7 @@ from chsink.formats.table_by_decoder import RecordChooser
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.sample import holding, open_sampler
 from chsink.notation import codes
-from chsink.notation.metadata_columns import METADATA_COLUMNS, is_column_name
+from chsink.notation.metadata_columns import METADATA_COLUMNS, is_clickhouse_name, is_column_name
 from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, StateStore
 from chsink.refusals import asking_target
@@ -257,6 +257,8 @@ def _offered(
     if offered is None or not values:
         return
     known = {*(settings.named - _of_records(settings)), *exclude}
+    of_clickhouse: object = CLICKHOUSE
+    may_be = is_clickhouse_name if types is of_clickhouse else is_column_name
     for name, kind in offered.columns(pa.concat_arrays(values), known, times=times).items():
-        if kind is not None and is_column_name(name):
+        if kind is not None and may_be(name):
             yield name, kind

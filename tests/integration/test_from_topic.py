@@ -25,6 +25,7 @@ from tests.conftest import MakeTopic
 from tests.support.job import command, select
 from tests.support.kafka import produce
 from tests.support.registry import RegistryService
+from tests.support.told import left_out, option_of, says, words_of
 
 SCHEMA = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"},{"name":"city","type":["null","string"]}]}'
 Init = Callable[..., Result]
@@ -69,10 +70,11 @@ def done(result: Result) -> str:
     return result.output
 
 
-def refused(result: Result, *said: str) -> None:
+def refused(result: Result, *said: str) -> Result:
     assert result.exit_code == 2, result.output
     for words in said:
         assert words in " ".join(result.output.split())
+    return result
 
 
 def test_messy_json(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str, tmp_path: Path) -> None:
@@ -162,6 +164,8 @@ def test_for_programs(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table:
     assert types(url, table) == {"field_1": "Nullable(String)", "field_2": "Nullable(String)"}
 
 
+@pytest.mark.exit_of("REGISTRY_NOT_NAMED")
+@pytest.mark.exit_of("SCHEMA_NOT_REGISTERED")
 def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
     name = topic()
     with RegistryService() as registry:
@@ -169,8 +173,11 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
         context = SerializationContext(name, MessageField.VALUE)
         produce(kafka.bootstrap, name, 0, [serialize({"id": n, "city": None}, context) for n in range(3)])
 
-        refused(init(name, "--table", table), "CHS-297", "begin with ids of registered schemas", "--registry URL")
-        said = done(init(name, "--table", table, "--registry", registry.url, "--apply"))
+        unnamed = refused(init(name, "--table", table), "CHS-297", "begin with ids of registered schemas")
+        with RegistryService() as another:
+            words = ("--table", table, option_of(unnamed, "--registry"))
+            unknown = refused(init(name, *words, another.url), "CHS-297", another.url, "does not have")
+        said = done(init(name, "--table", table, option_of(unknown, "--registry"), registry.url, "--apply"))
 
         assert "3 of 3 sampled values" in said and "Avro with a registered schema" in said
         assert types(url, table) == {"id": "Nullable(Int64)", "city": "Nullable(String)"}
@@ -179,34 +186,37 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
         produce(kafka.bootstrap, plain, 0, ['{"id": 1}'])
         done(init(plain, "plain.toml", "--table", f"{table}1", "--registry", registry.url))
         assert load("plain.toml", environ={}).schema_registry.url == ()  # nothing in it needs a registry
-    with RegistryService() as another:
-        refused(
-            init(name, "other.toml", "--table", f"{table}2", "--registry", another.url),
-            "CHS-297",
-            another.url,
-            "does not have",
-        )
 
 
+@pytest.mark.exit_of("NO_RECORD_TO_GUESS_FROM")
+@pytest.mark.exit_of("NOTHING_TO_GUESS_FROM")
 def test_a_topic_without_a_value(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str) -> None:
     name = topic()
-    refused(init(name, "--table", table), "CHS-296", "holds no record", "retention.ms")
+    empty = refused(init(name, "--table", table), "CHS-296", "holds no record", "retention.ms")
+    says(empty, "produce records, then run the command again")
     produce(kafka.bootstrap, name, 0, [None])
-    refused(init(name, "--table", table), "CHS-296", "produce a record")
+    nothing = refused(init(name, "--table", table), "CHS-296")
+    says(nothing, "produce a record with a value, then run the command again", "or run `chsink init` without")
+    by_hand = words_of(nothing, "init")
+    assert "wrote by-hand.toml" in done(CliRunner().invoke(app, [*by_hand, "by-hand.toml"]))
 
     produce(kafka.bootstrap, name, 0, [{"id": 1}])
     assert "1 of 1 sampled values" in done(init(name, "--table", table))
 
 
+@pytest.mark.exit_of("TABLE_THERE")
 def test_a_table_that_exists(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
     name = topic()
     produce(kafka.bootstrap, name, 0, [{"id": 1}])
     command(url, f"CREATE TABLE {table} (x UInt8) ENGINE = MergeTree ORDER BY ()")
 
-    refused(init(name, "--table", table, "--apply"), "CHS-298", f"{table} already exists", "--table")
+    words = ["--table", table, "--apply"]
+    said = refused(init(name, *words), "CHS-298", f"{table} already exists")
     assert not Path("job.toml").exists()
 
-    done(init(name, "--table", f"{table}_2", "--apply"))
+    printed = json.loads(done(init(name, "compare.toml", *left_out(said, words), "--json")))["sql"]
+    assert printed.replace("`", "").startswith(f"CREATE TABLE IF NOT EXISTS {table}")
+    done(init(name, option_of(said, "--table"), f"{table}_2", "--apply"))
     assert types(url, f"{table}_2") == {"id": "Nullable(Int64)"}
     assert types(url, table) == {"x": "UInt8"}
 

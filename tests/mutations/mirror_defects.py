@@ -120,7 +120,11 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: an unknown outcome is taken for refused",
-        (becomes("chsink.mirror.table_commits.TableCommits.commit", "plan_commit(...)", "_ if not offered else plan"),),
+        (
+            becomes(
+                "chsink.mirror.table_commits.TableCommits._commit", "plan_commit(...)", "_ if not offered else plan"
+            ),
+        ),
         "at_most_once",
         seed=6,
     ),
@@ -128,7 +132,7 @@ MIRROR_DEFECTS = (
         "mirror: an unknown outcome is taken for applied",
         (
             becomes(
-                "chsink.mirror.table_commits.TableCommits.commit", "A is Outcome.APPLIED", "A is not Outcome.REFUSED"
+                "chsink.mirror.table_commits.TableCommits._commit", "A is Outcome.APPLIED", "A is not Outcome.REFUSED"
             ),
         ),
         "what_is_said_is_so",
@@ -144,7 +148,9 @@ MIRROR_DEFECTS = (
         "mirror: the last attempt is announced, whichever was applied",
         (
             becomes(
-                "chsink.mirror.table_commits.TableCommits.commit", "A if A in B else None", "max(B) if A in B else None"
+                "chsink.mirror.table_commits.TableCommits._commit",
+                "A if A in B else None",
+                "max(B) if A in B else None",
             ),
         ),
         "what_is_said_is_so",
@@ -236,7 +242,7 @@ MIRROR_DEFECTS = (
     ),
     MirrorDefect(
         "mirror: files that were deleted are committed",
-        (drop("chsink.mirror.table_commits.TableCommits.commit", "_without_deleted(...)"),),
+        (drop("chsink.mirror.table_commits.TableCommits._commit", "_without_deleted(...)"),),
         "chain_is_content",
         seed=19,
     ),

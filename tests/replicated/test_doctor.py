@@ -20,6 +20,7 @@ from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.conftest import MakeTopic
 from tests.support.job import command, eventually, select
 from tests.support.replicas.service import ReplicaClickHouse, replicas, running
+from tests.support.told import says, words_of
 
 pytestmark = pytest.mark.slow
 COLUMNS = "id UInt32, _kafka_topic String, _kafka_partition Int32, _kafka_offset Int64"
@@ -233,6 +234,7 @@ def test_a_view_that_only_one_replica_has(bench: Bench) -> None:
     assert bench.doctor() == []
 
 
+@pytest.mark.exit_of("REPLICA_ZONES")
 def test_replicas_in_two_time_zones(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, bench: Bench
 ) -> None:
@@ -247,6 +249,14 @@ def test_replicas_in_two_time_zones(
         command(server.url, f"CREATE TABLE {bench.database}.t ({COLUMNS}) ENGINE = {engine}")
         bench.listed = [*bench.urls[1:], server.url]
         found = next(one for one in bench.doctor() if "different time zones" in one["sentence"])
+        says(found["fix"], "set the same `<timezone>` in the configuration of these servers, and restart them")
+        [zone] = {select(url, "SELECT timezone()").strip() for url in bench.urls}
+        monkeypatch.setenv("TZ", zone)  # the engine here takes its zone from its environment
+        server.stop()
+        server.start()
+        status = CliRunner().invoke(app, words_of(found["fix"], "status"))
+        assert status.exit_code == 0 and "BEFORE" not in status.output, status.output
+        assert not [one for one in bench.doctor() if "different time zones" in one["sentence"]]
     assert (found["id"], found["severity"]) == ("CHS-207", "error")
     assert f"{bench.database}.t is on" in found["sentence"] and f"{server.url}: America/New_York" in found["sentence"]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from chsink.cli.main import app
 from chsink.embedded.stack import Stack
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.exits.starts import found, run_named
 from tests.integration.job.conftest import MakeJob, maker
 from tests.support.job import command, eventually, select
 from tests.support.replicas.service import ReplicaClickHouse
+from tests.support.told import named_in, says
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -33,6 +33,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chsink.clickhouse.replicas.CATCH_UP_S", 3)
 
 
+@pytest.mark.exit_of("REPLICA_READONLY")
 def test_the_replica_with_the_most_rows_comes_first(
     make_job: MakeJob, trio: Sequence[ReplicaClickHouse], spark: SparkSession, zookeeper: EmbeddedZooKeeper
 ) -> None:
@@ -54,18 +55,20 @@ def test_the_replica_with_the_most_rows_comes_first(
         command(url, f"SYSTEM RESTART REPLICA {table}")
         eventually("read-only", lambda: select(url, f"SELECT is_readonly {of_table}").strip() == "1")  # noqa: B023
 
-    said = CliRunner().invoke(app, ["doctor", "-c", str(job.file())]).output
-    assert "beginning with the replica that has the most rows" in " ".join(said.split())
+    said = found("REPLICA_READONLY", job)
+    says(said, "beginning with the replica that has the most rows")
 
-    rows = {url: int(select(url, f"SELECT count() FROM {table}")) for url in urls}
+    rows = {url: int(select(url, f"SELECT count() FROM {named_in(said, 'run SELECT count() FROM')}")) for url in urls}
     assert sorted(rows.values()) == [30, 60, 60]
     for url in sorted(urls, key=lambda url: -rows[url]):
-        command(url, f"SYSTEM RESTART REPLICA {table}")
-        command(url, f"SYSTEM RESTORE REPLICA {table}")
+        for statement in ("SYSTEM RESTART REPLICA", "SYSTEM RESTORE REPLICA"):
+            command(url, f"{statement} {named_in(said, statement)}")
+    assert "BEFORE" not in run_named(job, said, "status").output
     command(urls[0], f"SYSTEM START FETCHES {table}")
     for url in urls:
         command(url, f"SYSTEM SYNC REPLICA {table}")
     assert [int(select(url, f"SELECT count() FROM {table}")) for url in urls] == [60, 60, 60]
+    run_named(job, said, "verify")
     job.send(0, 5)
     job.drain(spark)
     job.check()

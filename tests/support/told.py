@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from itertools import pairwise
 
 from typer.testing import Result
@@ -42,13 +43,29 @@ def words_of(said: Said, *wanted: str) -> list[str]:
 
 def option_of(said: Said, option: str) -> str:
     """The option, which the fix tells to add to the command that was run."""
-    assert re.search(rf"(?:with|pass|add|or|otherwise) `?{option}(?![a-z-])", fix_of(said)), fix_of(said)
+    assert re.search(rf"(?:with|pass|add|give|or|otherwise) `?{option}(?![a-z-])", fix_of(said)), fix_of(said)
     return option
+
+
+def left_out(said: Said, words: Sequence[str]) -> list[str]:
+    """The words of a command without the options that the fix tells to leave out."""
+    found = re.search(r"leave out (--[^;]+)", fix_of(said))
+    assert found, fix_of(said)
+    options = set(re.findall(r"--[a-z-]+", found[1]))
+    assert options & set(words), (found[1], words)
+    return [word for at, word in enumerate(words) if not options & {word, words[at - 1] if at else ""}]
 
 
 def named_in(said: Said, before: str) -> str:
     """The word that follows these words."""
     found = re.search(rf"{re.escape(before)} ([^\s,;]+)", fix_of(said))
+    assert found, fix_of(said)
+    return found[1]
+
+
+def rest_of(said: Said, before: str) -> str:
+    """What follows these words, up to a semicolon."""
+    found = re.search(rf"{re.escape(before)} ([^;]+)", fix_of(said))
     assert found, fix_of(said)
     return found[1]
 
@@ -70,6 +87,13 @@ def values_of(said: Said) -> dict[str, str]:
 def statements_of(said: Said, begins: str) -> list[str]:
     """The SQL statements that begin so.  A statement ends at a semicolon."""
     found = list(dict.fromkeys(one.strip() for one in re.findall(rf"{begins} [^;]+", fix_of(said))))
+    assert found, fix_of(said)
+    return found
+
+
+def grants_of(said: Said) -> list[tuple[str, str]]:
+    """(what, to whom) of each GRANT."""
+    found = re.findall(r"GRANT ([^;]+? ON \S+) TO `([^`]+)`", fix_of(said))
     assert found, fix_of(said)
     return found
 
@@ -99,11 +123,39 @@ def acls_of(said: Said, user: str) -> list[Allowed]:
     return [*allowed(found[0].replace("User:NAME", f"User:{user}"))]
 
 
+def topic_settings_of(said: Said) -> dict[str, str]:
+    """The settings of a topic with the values that the fix names."""
+    found = re.search(r"set ((?:[a-z.]+=\S+ (?:and )?)+)for the topic", fix_of(said))
+    assert found, fix_of(said)
+    return dict(re.findall(r"([a-z.]+)=(\S+)", found[1]))
+
+
+def engine_of(said: Said) -> str:
+    """The engine of a table."""
+    found = re.search(r"ENGINE = (\w+\([^)]*\))", fix_of(said))
+    assert found, fix_of(said)
+    return found[1]
+
+
 def pip_of(said: Said) -> tuple[str, list[str]]:
     """The Python, and the packages that ``pip install`` gets."""
     found = re.search(r"(\S+) -m pip install ((?:'[^']+'|[\w-]+)(?: '[^']+')*)", fix_of(said))
     assert found, fix_of(said)
     return found[1], shlex.split(found[2])
+
+
+def grant_statements_of(said: Said) -> list[str]:
+    """The statements that an administrator runs."""
+    found = re.findall(r"GRANT [^;]+? TO `[^`]+`", fix_of(said))
+    assert found, fix_of(said)
+    return found
+
+
+def shell_of(said: Said, program: str) -> str:
+    """The words of a command line that begins with this program."""
+    found = re.search(rf"{re.escape(program)} [^,;`]+", fix_of(said))
+    assert found, fix_of(said)
+    return found[0]
 
 
 def says(said: Said, *steps: str) -> None:

@@ -50,6 +50,16 @@ from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, StateRecords, TopicTable
 
 WrittenColumns = Mapping[TopicTable, Collection[str]]
+_OF_FORMAT = (preflight.FORMAT_COLUMN_REQUIRED, preflight.FORMAT_EPOCH, preflight.SCHEMA_FILE_WRONG)
+CANNOT_DECODE = {
+    each.id
+    for each in (
+        *_OF_FORMAT,
+        preflight.DELETES_UNKNOWN,
+        preflight.NO_REGISTRY_PACKAGES,
+        preflight.FORMAT_COLUMN_UNKNOWN,
+    )
+}
 NO_ANSWER = (services.CLICKHOUSE_UNAVAILABLE.id, preflight.LOGIN_REFUSED.id)
 
 
@@ -144,13 +154,15 @@ class ClickHouseChecks:
             by_name.setdefault(target.name, []).append(target)
         for name, targets in by_name.items():
             bound, backlog = chunks([t.topic for t in targets])
+            transformed = any((t.topic, t.name) in self._written for t in targets)  # a record may have become many rows
             for shard in (s for s in targets[0].shards if s.table.window_blocks):  # else CHS-210 says so
                 per_block = self._config.clickhouse.settings.get("max_partitions_per_insert_block")
                 if per_block is None:
                     per_block = self._setting(shard.client, "max_partitions_per_insert_block")
                 for table in shard.table.with_fed:
                     touched = servers.table_partitions(shard.client, table)
-                    load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0))
+                    rows = None if transformed or table is not shard.table else self._config.clickhouse.chunk_offsets
+                    load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0), rows)
                     called = name if table is shard.table else table.canonical
                     yield from rules.window(called, shard.url, table.window_blocks, usable_blocks(table), load)
 
@@ -180,11 +192,11 @@ class ClickHouseChecks:
         return said
 
     def _filled(self, leads: TopicTable) -> Iterator[Finding]:
-        """Columns that the options of the route's format name and the table lacks, or requires and no record fills."""
+        """What stops a start that decodes the topic, such as a column that its format names and the table lacks."""
         try:
             decoder(self._cluster, leads, Untouched(self._config.kafka.isolation_level))
         except ChsinkError as raised:
-            if raised.id in {preflight.FORMAT_COLUMN_UNKNOWN.id, preflight.FORMAT_COLUMN_REQUIRED.id}:
+            if raised.id in CANNOT_DECODE:
                 yield of_error(raised)
 
     def _target(self, leads: TopicTable, route: Route) -> Iterator[Finding]:

@@ -84,15 +84,15 @@ def views(name: str, attached: Sequence[View], blocks: int = 0, seconds: int | N
     much as the table, which remembers ``blocks``, and for ``seconds`` where it has a limit by time.
     """
     findings: list[Finding] = []
+    most = blocks or 10_000
     for view in attached:
         place = {"view": view.name, "table": name, "fills": view.fills}
         if view.window_blocks is None:
-            engine = view.engine or "table that cannot be seen"
-            findings.append(found(Severity.WARNING, preflight.VIEW_MAY_DOUBLE, engine=engine, **place))
+            place |= {"engine": view.engine or "table that cannot be seen", "blocks": str(most)}
+            findings.append(found(Severity.WARNING, preflight.VIEW_MAY_DOUBLE, **place))
         elif view.window_blocks == 0:
-            kind = "" if view.engine.startswith(("Replicated", "Shared")) else "non_"
-            setting = f"{kind}replicated_deduplication_window"
-            findings.append(found(Severity.WARNING, preflight.VIEW_DOUBLES, setting=setting, **place))
+            settings = _as_much(view, most, seconds)
+            findings.append(found(Severity.WARNING, preflight.VIEW_DOUBLES, settings=settings, **place))
         elif _forgets_sooner(view, blocks, seconds):
             of = {"theirs": memory(view.window_blocks, view.window_s), "ours": memory(blocks, seconds)}
             settings = _as_much(view, blocks, seconds)
@@ -113,7 +113,7 @@ def _forgets_sooner(view: View, blocks: int, seconds: int | None) -> bool:
 
 def _as_much(view: View, blocks: int, seconds: int | None) -> str:
     """The settings with which the view's table remembers as much."""
-    replicated = view.window_s is not None
+    replicated = view.engine.startswith(("Replicated", "Shared"))
     settings = f"{'' if replicated else 'non_'}replicated_deduplication_window = {max(blocks, view.window_blocks or 0)}"
     if replicated:
         settings += f", replicated_deduplication_window_seconds = {max(seconds or A_WEEK_S, view.window_s or 0)}"
@@ -130,7 +130,8 @@ class Load:
     """What one batch may insert into one table of one shard.
 
     ``chunks`` bounds the pieces, None when nothing bounds a batch; then ``backlog_chunks`` is what waits in Kafka now.
-    ``touched`` is how many table partitions hold data now, ``per_block`` the server's limit for one insert.
+    ``touched`` is how many table partitions hold data now, ``per_block`` the server's limit for one insert, ``rows``
+    how many rows a chunk has at most, None where that is not known.
     """
 
     chunks: int | None
@@ -138,6 +139,7 @@ class Load:
     partitioned: bool
     touched: int
     per_block: int
+    rows: int | None = None
 
 
 def window(name: str, url: str, remembered: int, usable: int, load: Load) -> list[Finding]:
@@ -147,7 +149,8 @@ def window(name: str, url: str, remembered: int, usable: int, load: Load) -> lis
     batch = load.backlog_chunks if load.chunks is None else load.chunks
     room = round_of(usable)
     chunks = min(batch, room)
-    spread = min(load.touched, load.per_block) if load.partitioned and load.touched else 1
+    reached = min(load.touched, load.rows or load.touched)  # by one chunk
+    spread = min(reached, load.per_block) if load.partitioned and reached else 1
     blocks = chunks * spread
     findings: list[Finding] = []
     place = {"table": name, "url": url}
@@ -157,7 +160,7 @@ def window(name: str, url: str, remembered: int, usable: int, load: Load) -> lis
     if blocks > usable:
         cut = {"chunks": f"{chunks:,}", "spread": str(spread)}
         findings.append(found(Severity.WARNING, preflight.BATCH_MAY_BE_PROBED, **cut, **fits, **place))
-    if load.partitioned and load.touched > load.per_block > 0:
+    if load.partitioned and reached > load.per_block > 0:
         limit = {"touched": load.touched, "limit": load.per_block}
         findings.append(found(Severity.WARNING, preflight.TOO_MANY_PARTITIONS, **limit, **place))
     return findings or [passed(preflight.BATCH_MAY_BE_PROBED, **fits, **place)]

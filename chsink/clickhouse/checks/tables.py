@@ -108,8 +108,8 @@ def _unsupported(target: RoutedTable) -> Iterator[Finding]:
             yield found(Severity.ERROR, preflight.FEW_JSON_TYPES, column=name, type=column.type)
         elif is_unsupported(column.type):
             yield found(Severity.ERROR, preflight.UNFILLABLE_TYPE, column=name, type=column.type)
-        elif column.name.partition(".")[0] in METADATA_COLUMNS and "." in column.name:
-            declare = METADATA_COLUMNS["_kafka_headers"].declare
+        elif (whole := column.name.partition(".")[0]) in METADATA_COLUMNS and whole != column.name:
+            declare = f"{whole} {METADATA_COLUMNS[whole].declare}"
             yield found(Severity.ERROR, preflight.NESTED_METADATA, column=name, declare=declare)
 
 

@@ -46,10 +46,10 @@ def settings_of(job: Job) -> list[str]:
 
 def _toml(value: Any, *, top: bool = False) -> str:
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name} = {_toml(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{json.dumps(name)} = {_toml(one)}' for name, one in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
-    return str(value) if top else json.dumps(value)
+    return str(value) if top and not isinstance(value, bool) else json.dumps(value)
 
 
 def recovered(job: Job, error: ChsinkError, *more: str) -> list[str]:

@@ -59,7 +59,7 @@ class Person:
         if words[0] == "resolve":
             self._resolve(words[1:], offered)
         else:
-            self._insist(words)
+            self.insist(words)
         if "Then run ALTER" in offered:
             self._statements(offered.partition("Then run ")[2])
         after = _ALTERNATIVE.split(offered)[0]
@@ -75,9 +75,9 @@ class Person:
         for partition in partitions:
             verdict = "--landed" if "--landed" in verdicts and partition in self.whole else "--resend"
             assert verdict in verdicts, (verdicts, offered)
-            self._insist(["resolve", self.job.topic, str(partition), verdict])
+            self.insist(["resolve", self.job.topic, str(partition), verdict])
 
-    def _insist(self, words: list[str]) -> None:
+    def insist(self, words: list[str]) -> None:
         """Run the command, and do what its refusals say."""
         for _ in range(MOST_STEPS):
             result = run(self.job, *words, "--yes", *settings_of(self.job))

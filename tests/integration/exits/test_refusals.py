@@ -19,19 +19,9 @@ from chsink.recovery.survey import survey
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, command, select
-from tests.support.told import option_of, says
+from tests.support.told import option_of, says, statements_of, words_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def doubtful(make_job: MakeJob) -> Job:
-    """[0, 10) landed; [10, 25) was announced, and nothing of it is in the table."""
-    job = make_job(partitions=1)
-    job.send(0, 25)
-    insert(job, 0, range(10))
-    announce(job, {0: (10, 25)})
-    return job
 
 
 def resolve(job: Job, *more: str) -> Result:
@@ -124,6 +114,7 @@ def test_a_window_of_zero_with_a_range_in_doubt(
     assert list(map(int, ids)) == list(range(30))
 
 
+@pytest.mark.exit_of("NO_TABLE")
 def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, services: Stack, spark: SparkSession) -> None:
     """⚑ Created again, it lacks what the state says has landed, of all topics that lead to it."""
     job = make_job(partitions=2)
@@ -140,15 +131,16 @@ def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, services: Sta
         job.drain(spark)
 
     job.make_table(job.topic)
-    [said] = re.findall(r"`chsink state (reset --table \S+)`", caught.value.hint)
-    done(run(job, *said.split(), "--yes"))
-    job.lose_checkpoint()  # a new checkpoint
+    done(run(job, *words_of(caught.value, "reset")[1:], "--yes"))
+    says(caught.value, "start with a new checkpoint")
+    job.lose_checkpoint()
     job.drain(spark)
     job.check()
     job.check(other)
 
 
 @pytest.mark.soak
+@pytest.mark.exit_of("TABLE_IS_EMPTY")
 def test_a_table_that_was_created_again_without_a_word(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,11 +159,11 @@ def test_a_table_that_was_created_again_without_a_word(
     assert "offsets of " + job.topic + " landed in it: 120" in said
 
     again = said.partition("land again what Kafka still holds")[2]
-    [reset] = re.findall(r"`chsink state ([^`]+)`", again)
-    done(run(job, *reset.split(), "--yes"))
-    [delete] = re.findall(r"DELETE FROM [^;]+", again)
+    done(run(job, *words_of(again, "reset")[1:], "--yes"))
+    [delete] = statements_of(again, "DELETE FROM")
     command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
-    job.lose_checkpoint()  # a new checkpoint
+    says(again, "start with a new checkpoint")
+    job.lose_checkpoint()
     job.drain(spark, {"kafka.starting_offsets": "latest"})
     job.check()
 

@@ -239,7 +239,7 @@ def test_what_the_user_may_not_do(make_job: MakeJob, spark: SparkSession, guarde
         job.send_values(partition, values(100 * partition))
     grant = "GRANT CREATE TABLE ON `job`.`t` TO `writer`"
     both = f"{grant}; GRANT TABLE ENGINE ON MergeTree TO `writer`"
-    with pytest.raises(PreflightError, match=rf"CHS-286.*may not create the table job\.t: (?s:.*)run {both}, or"):
+    with pytest.raises(PreflightError, match=rf"CHS-286.*may not create the table job\.t: (?s:.*)run {both}; or"):
         job.drain(spark, {"clickhouse.user": "writer"})
     missing = [f["fix"] for f in found_by_doctor(job, user="writer") if f["severity"] == "warning"]
     assert missing == [f"run {grant}"]
@@ -250,7 +250,8 @@ def test_what_the_user_may_not_do(make_job: MakeJob, spark: SparkSession, guarde
     job.send_values(1, values(110))
     grant = "GRANT ALTER ADD COLUMN ON `job`.`t` TO `creator`"
     with pytest.raises(
-        PreflightError, match=rf"CHS-288.*may not add columns to job\.t: (?s:.*)run {grant}, or run ALTER"
+        PreflightError,
+        match=rf"CHS-288.*may not add columns to job\.t: (?s:.*)run {grant}; or, as an administrator, run ALTER",
     ):
         job.drain(spark, {"clickhouse.user": "creator"})
     assert [f["fix"] for f in found_by_doctor(job, user="creator") if f["severity"] == "warning"] == [f"run {grant}"]

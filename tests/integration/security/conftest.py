@@ -8,9 +8,11 @@ import pytest
 
 from tests.support.certificates import Authority
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.secured_zookeeper import SecuredZooKeeper
 from tests.support.token_server import TokenServer
 
 SECRET = "token secret"
+ZOOKEEPER_PASSWORD = "a pass:word; it's # ours"
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +42,11 @@ def secured(
     with SecuredKafka(tmp_path_factory.mktemp("secured"), authority, f"{tokens.url}/keys") as broker:
         broker.add_user(USER, PASSWORD)
         yield broker
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredZooKeeper]:
+    """A ZooKeeper that knows two users."""
+    users = {"lander": ZOOKEEPER_PASSWORD, "other": ZOOKEEPER_PASSWORD}
+    with SecuredZooKeeper(tmp_path_factory.mktemp("zookeeper"), authority, users) as running:
+        yield running

@@ -8,7 +8,6 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from chsink.ports import StoredRow, StoreUnavailable, Swap
 from chsink.state.zookeeper import ZooKeeperStore
 from chsink.state.zookeeper_access import ZooKeeperAccess, ZooKeeperTls
 from tests.integration.job.conftest import MakeJob, make_job, services
+from tests.integration.security.conftest import ZOOKEEPER_PASSWORD as PASSWORD
 from tests.support.certificates import Authority
 from tests.support.secured_zookeeper import SecuredZooKeeper
 
@@ -32,16 +32,8 @@ __all__ = ["make_job", "services"]
 
 pytestmark = pytest.mark.slow
 
-PASSWORD = "a pass:word; it's # ours"
 PAGE = Path(__file__).parents[3] / "docs" / "least-privilege.md"
 ROW = StoredRow("sink", "a1", "{}")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredZooKeeper]:
-    users = {"lander": PASSWORD, "other": PASSWORD}
-    with SecuredZooKeeper(tmp_path_factory.mktemp("zookeeper"), authority, users) as running:
-        yield running
 
 
 @pytest.fixture

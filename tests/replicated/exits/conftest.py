@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.integration.exits.conftest import doubtful
+
+__all__ = ["doubtful"]
+
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Each of them, whatever its file says."""

@@ -98,6 +98,7 @@ def test_no_views_no_finding() -> None:
         (Load(None, 0, partitioned=True, touched=0, per_block=100), [("CHS-211", "ok")]),
         (Load(1, 0, partitioned=True, touched=101, per_block=100), [("CHS-230", "warning")]),
         (Load(1, 0, partitioned=True, touched=101, per_block=0), [("CHS-211", "ok")]),
+        (Load(1, 0, partitioned=True, touched=101, per_block=100, rows=100), [("CHS-211", "ok")]),
     ],
 )
 def test_a_batch_fits_the_window(load: Load, verdicts: list[tuple[str, str]]) -> None:
