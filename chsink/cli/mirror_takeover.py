@@ -19,6 +19,16 @@ TABLES = ("table", "commit", "valid_through", "files", "rows", "lost_files")
 PARTITIONS = ("topic", "partition", "continues_at")
 
 
+FilesWaitOption = Annotated[
+    list[str] | None,
+    typer.Option("--files-wait", help="This table has none of the files that the refusal lists.", metavar="TABLE"),
+]
+FilesLandedOption = Annotated[
+    list[str] | None,
+    typer.Option("--files-landed", help="This table has all files that the refusal lists.", metavar="TABLE"),
+]
+
+
 def takeover(  # noqa: PLR0917 - arguments and options of a command
     tables: Annotated[
         list[str] | None,
@@ -31,14 +41,8 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     trust_group: Annotated[
         bool, typer.Option("--trust-group", help="Continue where the group is, whatever the connector's events say.")
     ] = False,
-    files_wait: Annotated[
-        list[str] | None,
-        typer.Option("--files-wait", help="This table has none of the files that the refusal lists.", metavar="TABLE"),
-    ] = None,
-    files_landed: Annotated[
-        list[str] | None,
-        typer.Option("--files-landed", help="This table has all files that the refusal lists.", metavar="TABLE"),
-    ] = None,
+    files_wait: FilesWaitOption = None,
+    files_landed: FilesLandedOption = None,
     config: ConfigOption = DEFAULT_CONFIG,
     assignments: SetOption = None,
     yes: YesOption = False,
@@ -67,14 +71,19 @@ def takeover(  # noqa: PLR0917 - arguments and options of a command
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     check_answerable(as_json=as_json, answered=yes)
     loaded = quiet(config, assignments)
-    landed = dict.fromkeys(files_wait or (), False) | dict.fromkeys(files_landed or (), True)
-    if len(landed) < len({*(files_wait or ())}) + len({*(files_landed or ())}):
-        raise typer.BadParameter("pass either --files-wait or --files-landed for a table")
+    landed = _landed(files_wait or (), files_landed or ())
     asked = Asked((*(tables or ()), *landed), group, control_topic, trust_group, landed)
     check_named(asked.tables, loaded)
     found = _taken_over(loaded, asked, yes=yes, show=not as_json)
     if as_json:
         print_json(_document(found))
+
+
+def _landed(wait: Sequence[str], landed: Sequence[str]) -> dict[str, bool]:
+    """By table, whether it has its files."""
+    if not {*wait}.isdisjoint(landed):
+        raise typer.BadParameter("pass either --files-wait or --files-landed for a table")
+    return dict.fromkeys(wait, False) | dict.fromkeys(landed, True)
 
 
 class Asked(NamedTuple):
