@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from chsink.errors import ChsinkError, fencing, halts, services
 from chsink.ports import Clock, StateStore, StoredRow, StoreUnavailable, Swap
+from chsink.sharding import Layout
 from chsink.statemachine import owner as owners
 from chsink.statemachine import writes
 from chsink.statemachine.choices import joining
@@ -95,7 +96,8 @@ class Ledger:
     def claim(self, keys: Iterable[StateKey], layouts: Mapping[str, str]) -> None:
         """Claim the sink: raise the epoch, take over every row, create an EMPTY row for every key that has none.
 
-        ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that records name are kept.
+        ``layouts`` (fingerprint → JSON) are those of this configuration; layouts that records name are kept,
+        those of ranges in doubt with the replicas that a shard no longer has.
         Raises FencedError if a newer driver claims in the meantime, UnavailableError if the store does not respond.
         """
         self._claim_owner()
@@ -188,7 +190,9 @@ class Ledger:
 
     def _keep_layouts(self, layouts: Mapping[str, str]) -> None:
         named = {r.sent.layout for r in self.records.values()}
-        kept = {f: text for f, text in self.owner.layouts if f in named} | dict(layouts)
+        in_doubt = {r.sent.layout for r in self.records.values() if r.in_doubt}
+        kept = {f: text for f, text in self.owner.layouts if f in named}
+        kept |= {f: _with_former(text, kept[f]) if f in in_doubt & kept.keys() else text for f, text in layouts.items()}
         if tuple(sorted(kept.items())) == self.owner.layouts:
             return
         new = owners.with_layouts(self.owner, self.new_attempt(), kept)
@@ -297,6 +301,10 @@ class Ledger:
                 cause=f": {cause}" if cause else "",
             ) from cause
         self.clock.sleep(PAUSE_S)
+
+
+def _with_former(now: str, stored: str) -> str:
+    return now if now == stored else Layout.from_json(now).with_former(Layout.from_json(stored)).to_json()
 
 
 def _topic_tables(keys: Iterable[StateKey]) -> frozenset[TopicTable]:

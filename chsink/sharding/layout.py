@@ -9,7 +9,8 @@ Rules:
 - The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
   shard's identity counts. The types of the key columns are not part of it: they belong to the table.
 - The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
-  recorded layout, a shard at its present replicas. So a layout holds no credentials.
+  recorded layout, a shard at its present replicas. So a layout holds no credentials. While such a range names it, it
+  keeps the replicas that its shards have lost, too: they may still be busy with an insert of the range.
 """
 
 from __future__ import annotations
@@ -133,6 +134,12 @@ class Layout:
         same = [now for now in present if shard.may_be(now)]
         alone = len(same) == 1 and sum(each.may_be(same[0]) for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
+
+    def with_former(self, stored: Layout) -> Layout:
+        """With the replicas that its shards had in a stored layout of the same fingerprint, after the present ones."""
+        pairs = zip(self.shards, stored.shards, strict=True)
+        both = ((now, dict.fromkeys(now.replicas + then.replicas)) for now, then in pairs)
+        return replace(self, shards=tuple(replace(now, replicas=tuple(urls)) for now, urls in both))
 
     def to_json(self) -> str:
         """One line of JSON, from which `from_json` makes an equal layout."""

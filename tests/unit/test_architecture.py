@@ -62,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "chsink.jvm": set(),
     "chsink.embedded": {"chsink.jvm"},
     "chsink.batch": set(),
-    "chsink.driver": {"chsink.batch"},
+    "chsink.driver": {"chsink.batch", "chsink.sharding"},
     "chsink.kafka": {"chsink.config"},
     "chsink.state": {"chsink.fields"},
     "chsink.dlq": {"chsink.driver", "chsink.kafka.idle", "chsink.kafka.transactions"},

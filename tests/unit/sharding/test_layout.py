@@ -68,6 +68,21 @@ def test_one_shard_is_one_routing() -> None:
     assert Layout((A,)).fingerprint() != Layout((B,)).fingerprint()
 
 
+def test_shards_with_the_replicas_that_they_had() -> None:
+    """A named one had others; the set of one without a name is its identity.  The present ones come first."""
+    now, then = (
+        Layout((Shard(urls, name="one", database="own"), replace(A, replicas=others)), "xxHash64", ("id",))
+        for urls, others in (
+            (("http://n:1", "http://m:1"), A.replicas),
+            (("http://o:1", "http://m:1"), A.replicas[::-1]),
+        )
+    )
+    both = now.with_former(then)
+    assert [shard.replicas for shard in both.shards] == [("http://n:1", "http://m:1", "http://o:1"), A.replicas]
+    assert replace(both, shards=now.shards) == now and both.fingerprint() == then.fingerprint()
+    assert both.with_former(both) == now.with_former(both) == both
+
+
 names = st.text(max_size=8)
 hosts = st.lists(st.integers(1, 50).map(lambda number: f"http://host{number}:8123"), min_size=1, unique=True)
 shards = st.builds(Shard, hosts.map(tuple), st.integers(1, 1000), names)
