@@ -243,15 +243,17 @@ class Cluster:
             return patient.setdefault(id(client), RetryingQueries(client, self.clock, retry_for_s))
 
         letters = self.letters
-        return DedupWindow(
-            shards,
-            self.clock,
-            self.config.in_doubt.margin_s,
-            math.ceil(self.config.clickhouse.insert_timeout_s),
+        return replace(
+            self.waiting(),
+            shards=shards,
             foreign_accepted=self.config.errors.on_existing_rows == "accept",
             letters=None if letters is None else replace(letters, client=retried(letters.client)),
-            silent=self._silent,
         )
+
+    def waiting(self) -> DedupWindow:
+        """A window that only waits for inserts: no table is asked for, as its servers may be gone."""
+        insert_s = math.ceil(self.config.clickhouse.insert_timeout_s)
+        return DedupWindow(lambda *_: (), self.clock, self.config.in_doubt.margin_s, insert_s, silent=self._silent)
 
     def insert_settings(self) -> dict[str, str | int]:
         """The configured settings of an insert, and those that every shard's server knows and that must be pinned."""

@@ -40,7 +40,14 @@ _WAITING = (
     "%s is still running an insert of %s. Waiting up to %d s until it ends; then chsink looks for the rows. To end "
     "it at once, find it in system.processes and stop it with KILL QUERY"
 )
-_OUTLASTING = "%s may still run an insert whose sender is gone: waiting %.0f s, until it must have ended"
+OUTLAST_S = 120
+"""The least that an insert on a silent server is waited for: it may have been sent with a longer limit than the present
+one, but seldom with a longer one than the default.
+"""
+_OUTLASTING = (
+    "%s may still run an insert whose sender is gone: waiting %.0f s, until it must have ended. If "
+    "clickhouse.insert_timeout_s was longer than that when the insert was sent, stop this command, and set it so again"
+)
 _log = logging.getLogger(__name__)
 BEYOND = 2**62
 """Above any offset."""
@@ -55,7 +62,7 @@ class DedupWindow:
     ``insert_s`` (how long one may take) and ``margin_s`` (clocks of servers that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     ``letters`` is the table of dead letters, which every range may send to as to one more shard.
-    ``silent``: since when (steady ms) former servers do not answer.
+    ``silent``: since when (steady ms) servers that may be gone do not answer.
     """
 
     shards: Callable[[str, str | None], Sequence[ShardTable]]
@@ -181,28 +188,24 @@ class DedupWindow:
             self.clock.sleep(LOOK_AGAIN_S)
         return told
 
-    def wait_where_answered(
-        self, head: str, what: str, servers: Iterable[Queries], *, outlast: bool = True
-    ) -> list[str]:
+    def wait_where_answered(self, head: str, what: str, servers: Iterable[Queries]) -> list[str]:
         """The same for servers that may be gone.  Returns which ran one.  One that does not answer may run one, too,
-        until its limit of time: with ``outlast``, that is waited for, once for each server.
+        until its limit of time: that is waited for, once for each server.
         """
-        ran = list[str]()
+        ran, silent = list[str](), list[str]()
         for server in servers:
             try:
                 ran += [server.url] * self.wait_for_tokens(head, what, server)
             except (Unanswered, ServerRefused) as error:
                 _log.warning("%s is asked for inserts of %s, and does not answer: %s", server.url, what, error)
-                if outlast:
-                    self._outlast(server.url)
+                self.silent.setdefault(server.url, self.clock.steady_ms())
+                silent.append(server.url)
+        for url in silent:
+            left_s = (self.silent[url] - self.clock.steady_ms()) / 1000 + max(self.insert_s, OUTLAST_S)
+            if left_s > 0:
+                _log.warning(_OUTLASTING, url, left_s)
+                self.clock.sleep(left_s)
         return ran
-
-    def _outlast(self, url: str) -> None:
-        now = self.clock.steady_ms()
-        left_s = (self.silent.setdefault(url, now) - now) / 1000 + self.insert_s
-        if left_s > 0:
-            _log.warning(_OUTLASTING, url, left_s)
-            self.clock.sleep(left_s)
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

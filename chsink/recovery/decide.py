@@ -12,7 +12,6 @@ from typing import Literal
 
 from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
-from chsink.errors.services import STILL_INSERTING
 from chsink.errors.several import raise_all
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import StateStore
@@ -112,19 +111,8 @@ def _reset(  # noqa: PLR0917 - two ports, and what a Make takes
     clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord, epoch: int, attempt: str
 ) -> StateRecord:
     if record.in_doubt:  # its rows would come after a person deleted those that are there
-        _wait_where_possible(clickhouse, store, key, record)
-    return writes.reset(record, epoch=epoch, attempt=attempt, left=not clickhouse.is_routed(key))
-
-
-def _wait_where_possible(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> None:
-    """The range's inserts have ended, but for those of a server that is gone."""
-    if not clickhouse.is_routed(key):
-        return
-    try:
         wait_for_inserts(clickhouse, store, key, record, where_possible=True)
-    except ChsinkError as error:  # not even the tables are known
-        if error.name == STILL_INSERTING.name:
-            raise
+    return writes.reset(record, epoch=epoch, attempt=attempt, left=not clickhouse.is_routed(key))
 
 
 def plan_resolve(  # noqa: PLR0917 - three ports, and what is decided about
@@ -248,7 +236,7 @@ def _landed(  # noqa: PLR0917 - what was seen in the table, and what a Make take
 ) -> StateRecord:
     """A person has looked: what was counted then must be there now, and nothing may be on its way."""
     if seen.rows is not None:
-        _wait_where_possible(clickhouse, store, key, record)
+        wait_for_inserts(clickhouse, store, key, record, where_possible=True)
         now = count_landed_rows(clickhouse, store, key, record)
         if now.rows is not None and seen.count != now.count:
             where = {"tp": key.topic_partition, "range": record.range, "table": key.table}

@@ -16,7 +16,6 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError
-from chsink.errors.services import STILL_INSERTING
 from chsink.notation.sql import quote_string, quote_strings
 from chsink.ports import StateStore, Word
 from chsink.refusals import asking_target
@@ -128,25 +127,23 @@ def wait_for_inserts(
 ) -> None:
     """A server may still be busy with an insert whose sender is gone: its rows would come after they were counted.
 
-    With ``where_possible``, one that does not answer is passed over; the others may be busy nevertheless.
+    If one that the job file no longer lists gives no answer, it is waited until the insert must have ended;
+    ``where_possible``: so it is for a listed one, too.
     """
-    window, shards = _recorded(clickhouse, store, key, record)
-    owner, what = read_owner(store, key.sink), f"{key.topic_partition} {record.range}"
-    former = clickhouse.former_servers(None if owner is None else owner.layout(record.sent.layout))
-    with asking_target():
-        window.wait_where_answered(token_head(key, record), what, former, outlast=not where_possible)
-    for servers in [[server] for server in clickhouse.servers(shards)] or [[]]:
-        try:
-            with asking_target():
-                window.wait_for_inserts(key, record, servers)
-        except ChsinkError as error:
-            if not where_possible or error.name == STILL_INSERTING.name:
-                raise
+    owner, window = read_owner(store, key.sink), clickhouse.waiting()
+    head, what = token_head(key, record), f"{key.topic_partition} {record.range}"
+    layout = None if owner is None else owner.layout(record.sent.layout)
+    listed, former = clickhouse.every_server(layout), clickhouse.former_servers(layout)
+    if not where_possible:
+        with asking_target():
+            for server in listed:
+                window.wait_for_tokens(head, what, server)
+    window.wait_where_answered(head, what, [*listed, *former] if where_possible else former)
 
 
 def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
     """The same for all ranges of a topic, and for replays of its dead letters."""
-    window = clickhouse.window()
+    window = clickhouse.waiting()
     with asking_target():
         for server in clickhouse.servers(shards):
             for name in (sink, replay_sink(sink)):

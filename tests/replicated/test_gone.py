@@ -68,6 +68,7 @@ def make_job(
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chsink.clickhouse.replicas.CATCH_UP_S", 6)
+    monkeypatch.setattr("chsink.clickhouse.window.OUTLAST_S", 3)
 
 
 def gone(job: Job, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], *tables: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,19 +14,19 @@ from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.connections import Connections
 from chsink.clickhouse.landing import new_ledger
 from chsink.clickhouse.shards import ShardTable
-from chsink.clickhouse.window import DedupWindow
+from chsink.clickhouse.window import OUTLAST_S
 from chsink.config import Config
-from chsink.driver.ledger import Ledger
+from chsink.driver.ledger import Ledger, read_records
 from chsink.errors import UnavailableError
 from chsink.ports import ResultRow, Unanswered
-from chsink.recovery.change import carry_out
+from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset
 from chsink.recovery.landed_rows import wait_for_any_insert
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
 from chsink.statemachine.parts import Seen, Sending
 from chsink.statemachine.ranges import OffsetRange
-from chsink.statemachine.records import StateKey
+from chsink.statemachine.records import Phase, StateKey
 
 JOB = {
     "sink": {"name": "s"},
@@ -78,10 +78,10 @@ class TwoReplicas(Cluster):
         super().__init__(config, clock, connections)
         self.two = Server("http://a:8123", clock, gone=True), Server("http://b:8123", clock, busy_s)
 
-    def window(self, _stored_layout: Callable[[str], str | None] = lambda _: None) -> DedupWindow:
-        return DedupWindow(lambda *_: (), self.clock, 1, 60)
-
     def servers(self, _shards: Iterable[ShardTable]) -> list[ClickHouseClient]:
+        return self.every_server(None)
+
+    def every_server(self, _layout: str | None) -> list[ClickHouseClient]:
         return cast("list[ClickHouseClient]", [*self.two])
 
 
@@ -101,9 +101,13 @@ def cluster_of() -> Iterator[Callable[[float], TwoReplicas]]:
         yield lambda busy_s: TwoReplicas(config, Clock(), connections, busy_s)
 
 
-def test_the_one_that_answers_is_waited_for(cluster_of: Callable[[float], TwoReplicas]) -> None:
-    """⚑ Its rows would come after a person deleted those that are there, and then land again."""
+@pytest.mark.parametrize(("gone", "waits_s"), [(False, 20), (True, OUTLAST_S)])
+def test_a_reset_waits_for_each(cluster_of: Callable[[float], TwoReplicas], waits_s: int, *, gone: bool) -> None:
+    """⚑ Its rows would come after a person deleted those that are there, and then land again.  ⚑ Found by an adversary:
+    those of the one that gives no answer did.
+    """
     cluster = cluster_of(20)
+    cluster.two[0].gone = gone
     store = in_doubt(cluster)
     carry_out(
         cluster,
@@ -111,7 +115,29 @@ def test_the_one_that_answers_is_waited_for(cluster_of: Callable[[float], TwoRep
         plan_reset(cluster, store, "t", []),
         "reset",
     )
-    assert cluster.clock.now_ms() >= Clock.ms + 20_000
+    assert read_records(store, "s")[KEY].phase is Phase.EMPTY
+    assert 0 <= cluster.clock.now_ms() - Clock.ms - waits_s * 1000 < 1000
+
+
+@pytest.mark.parametrize("starts", [0, 1])
+def test_one_that_its_named_shard_has_lost_is_waited_for(starts: int) -> None:
+    """⚑ Found by an adversary: a claim after the change of the job file forgot it, and its rows landed twice."""
+    clusters = []
+    with ExitStack() as stack:
+        for replicas in (["http://b:8123"], []):
+            endpoint = {"url": "http://a:8123", "replicas": replicas, "name": "one"}
+            job = {**JOB, "clickhouse": {"endpoints": [endpoint]}}
+            config = Config.from_mapping(job, source="job.toml", environ={})
+            clusters.append(Cluster(config, Clock(), stack.enter_context(closing(Connections(config)))))
+        store = in_doubt(clusters[0])
+        for _ in range(starts + 1):
+            ledger = claim(clusters[1], store, "resolve", [KEY])
+        record = ledger.records[KEY]
+        [former] = clusters[1].former_servers(ledger.layout(record.sent.layout))
+        assert former.url == "http://b:8123"
+        ledger.write({KEY: writes.after(record, epoch=ledger.epoch, attempt="c")})
+        ledger = claim(clusters[1], store, "resolve", [KEY])
+        assert clusters[1].former_servers(ledger.layout(record.sent.layout)) == []
 
 
 @pytest.mark.parametrize("head", ["s:t:", "s~replay:t:"])
