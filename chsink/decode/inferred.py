@@ -40,6 +40,11 @@ _MOMENT: Final = re.compile(rb'"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(?:\.(\d{1,9})
 _DATES: Final = DateCodec("Date32", DATE32_DAYS)
 _NANOS: Final = InstantCodec(9, "UTC")
 _NUMBER: Final = re.compile(r"Nullable\((U?Int|Float)(\d+)\)")
+_INSIDE: Final = re.compile(r"(Array\(|Map\(\w+, )(.*?)(\)(?: DEFAULT (?:\[\]|map\(\)))?)")
+_DECIMAL: Final = re.compile(r"Nullable\((?:Decimal\((\d+), (\d+)\)|U?Int(\d+))\)")
+_MOST_DIGITS: Final = 76
+_TIMES: Final = re.compile(r"Nullable\(DateTime64\([036], 'UTC'\)\)")
+"""The finer of two holds both.  Nanoseconds end in 2262."""
 _WIDE_INT: Final = re.compile(r"Nullable\(U?Int(?!8\b|16|32)\d+\)")
 """Whole numbers of more than 32 bits."""
 DEEPEST: Final = 8
@@ -174,17 +179,33 @@ def narrowest(kinds: str) -> str:
 
 
 def wider(one: str, other: str) -> str:
-    """A column type that holds the values of both.  Each may be several types of which one is enough, and so may the
-    result: see :meth:`Kinds.types`.
+    """A column type that holds the values of both exactly, text if there is none.  Each may be several types of
+    which one is enough, and so may the result: see :meth:`Kinds.types`.
     """
     pairs = [_wider(a, b) for a in one.split(OR) for b in other.split(OR)]
     return OR.join(dict.fromkeys(kind for kind in pairs if kind != TEXT)) or TEXT
 
 
 def _wider(one: str, other: str) -> str:
+    pair = (one, other)
+    if one == other or all(map(_TIMES.fullmatch, pair)):
+        return max(pair)
+    mine, its = map(_INSIDE.fullmatch, pair)
+    if mine and its and mine[1] == its[1]:
+        return f"{mine[1]}{_wider(mine[2], its[2])}{mine[3]}"
     number = widest_number(one, other)
-    rounds = number is not None and "Float" in number and any(_WIDE_INT.fullmatch(kind) for kind in (one, other))
-    return number if number and not rounds else one if one == other else TEXT
+    rounds = number is not None and "Float" in number and any(map(_WIDE_INT.fullmatch, pair))
+    if number and not rounds:
+        return number
+    return _decimal([found for kind in pair if (found := _DECIMAL.fullmatch(kind))])
+
+
+def _decimal(kinds: list[re.Match[str]]) -> str:
+    """Of two decimals, or of a decimal and whole numbers; else text."""
+    digits = [int(one[1]) - int(one[2]) if one[1] else len(str(1 << int(one[3]))) for one in kinds]
+    scale = max((int(one[2] or 0) for one in kinds), default=0)
+    precision = max(digits, default=0) + scale
+    return f"Nullable(Decimal({precision}, {scale}))" if len(kinds) == 2 and precision <= _MOST_DIGITS else TEXT
 
 
 def widest_number(one: str, other: str) -> str | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from chsink.decode.connect import ConnectType, Said, connected
 from chsink.decode.values import MisfitError, with_raw
-from chsink.formats.column_types import ColumnTypes, T
+from chsink.formats.column_types import ColumnTypes, T, widest
 from chsink.formats.connect_schema import type_of
 from chsink.formats.raw_and_string import as_binary
 
@@ -97,20 +97,16 @@ class _Seen(Generic[T]):
             self._kinds.add(raw)
             return
         written = self._types.of_connect(kind, times=False)
-        self._written = self._both(self._written, written)
+        self._written = widest(self._types, self._written, written)
         if self._fits:
             timed = self._types.of_connect(kind, times=True)
-            self._timed = self._both(self._timed, timed)
+            self._timed = widest(self._types, self._timed, timed)
             self._fits = timed == written or raw == b"null" or self._holds(timed, kind, raw)
 
     def column(self, name: str) -> T | None:
         """A column of a time only if it holds every value.  ``name`` is the field's."""
-        return self._both(self._timed if self._fits else self._written, self._types.of_json(self._kinds, name))
-
-    def _both(self, one: T | None, other: T | None) -> T | None:
-        if one is None or other is None:
-            return other if one is None else one
-        return self._types.wider(one, other)
+        declared = self._timed if self._fits else self._written
+        return widest(self._types, declared, self._types.of_json(self._kinds, name))
 
     def _holds(self, column: T, kind: ConnectType, raw: bytes) -> bool:
         codec = connected(self._types.codec(column), kind, Said())

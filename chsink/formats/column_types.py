@@ -7,6 +7,7 @@ Iceberg (:mod:`chsink.mirror.column_types`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from chsink.decode.codec import Codec
 from chsink.decode.connect import DAYS, DECIMAL, INSTANTS, ZONED, ConnectType
 from chsink.decode.epoch import DIGITS
-from chsink.decode.inferred import TEXT, Kinds, wider, widest_number
+from chsink.decode.inferred import TEXT, Kinds, wider
 from chsink.decode.wire import codec_for
 from chsink.formats.declared_types import column_of
 
@@ -47,13 +48,19 @@ class ColumnTypes(Protocol[T]):
         """For the values of a ClickHouse column."""
 
     def wider(self, one: T, other: T) -> T:
-        """Holds the values of both."""
+        """Holds the values of both: of several tasks, or topics."""
 
     def of_schemas(self, one: T, other: T) -> T:
-        """For a field that two schemas declare."""
+        """Holds the values of both exactly, as schemas declare them; text if no other type does."""
 
     def codec(self, kind: T) -> Codec:
         """Decodes values for such a column."""
+
+
+def widest(types: ColumnTypes[T], *kinds: T | None) -> T | None:
+    """Holds the values of all that are known exactly; None if none is."""
+    known = [kind for kind in kinds if kind is not None]
+    return reduce(types.of_schemas, known) if known else None
 
 
 EMPTY: Final = " DEFAULT []"
@@ -120,9 +127,7 @@ class ClickHouseTypes:
         """See :class:`ColumnTypes`."""
         return wider(one, other)
 
-    def of_schemas(self, one: str, other: str) -> str:
-        """One that holds both exactly if both are numbers, text if there is none; else the first."""
-        return wider(one, other) if widest_number(one, other) else one
+    of_schemas = wider
 
     def codec(self, kind: str) -> Codec:
         """See :class:`ColumnTypes`."""

@@ -22,7 +22,7 @@ from chsink.decode.inferred import Kinds
 from chsink.decode.messages import Message
 from chsink.formats.avro import avro_reader
 from chsink.formats.change_fields import NOT_JSON, ChangeFields
-from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T
+from chsink.formats.column_types import CLICKHOUSE, ColumnTypes, T, widest
 from chsink.formats.message_reader import MessageReader
 from chsink.formats.protobuf import protobuf_reader
 from chsink.formats.raw_and_string import as_binary
@@ -182,13 +182,8 @@ class _SchemaFields(Generic[T]):
         for fields, _ in self._types(values):
             for name, kind in fields.items():
                 if name not in known:
-                    found[name] = self._both(found.get(name), self.types.of_schema(kind))
+                    found[name] = widest(self.types, found.get(name), self.types.of_schema(kind))
         return found
-
-    def _both(self, one: T | None, other: T | None) -> T | None:
-        if one is None or other is None:
-            return other if one is None else one
-        return self.types.of_schemas(one, other)
 
     def _types(self, values: pa.Array) -> Iterator[tuple[dict[str, pa.DataType], int]]:
         """For each message type among the values: its fields with their Arrow types, and its number of records."""

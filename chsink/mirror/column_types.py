@@ -3,14 +3,14 @@
 Rules:
 - Only types that every engine reads: ``time``, ``uuid`` and ``fixed`` become text or bytes.
 - Structs, lists and maps have no field ids yet (all are 0), and everything in them may be null.
-- ``wider`` is commutative and associative, but for the order of fields: the columns of a table do not depend on the
-  order of its records.
+- ``wider`` and ``of_schemas`` are commutative and associative, but for the order of fields: the columns of a table do
+  not depend on the order of its records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import partialmethod, reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ _OF_ARROW: Final = (
     (pa.types.is_binary, BinaryType()),
     (pa.types.is_fixed_size_binary, BinaryType()),
 )
-_WRITTEN: Final = {BooleanType, IntegerType, LongType, DoubleType, StringType}
+_WRITTEN: Final = {BooleanType, IntegerType, LongType, FloatType, DoubleType, StringType}
 """The types of a union that becomes text: each value of them is written in one way."""
 
 
@@ -130,7 +130,7 @@ class IcebergTypes:
         known = [kind for kind in found if kind is not None]
         if not known or len(known) < len(found):
             return None
-        wide = reduce(self.wider, known)
+        wide = reduce(self.of_schemas, known)
         return None if wide == StringType() and not {type(kind) for kind in known} <= _WRITTEN else wide
 
     def of_connect(self, kind: ConnectType, *, times: bool) -> IcebergType:
@@ -154,8 +154,9 @@ class IcebergTypes:
         kind = type_of_column(declaration.partition(" DEFAULT ")[0].strip(), "UTC")
         return StringType() if kind is None else kind
 
-    def wider(self, one: IcebergType, other: IcebergType) -> IcebergType:
-        """Text where no other type holds the values of both."""
+    def wider(self, one: IcebergType, other: IcebergType, *, exact: bool = False) -> IcebergType:
+        """Text where no other type holds the values of both.  A double holds long ones, unless ``exact``."""
+        both = self.of_schemas if exact else self.wider
         if one == other:
             return one
         match one, other:
@@ -163,29 +164,27 @@ class IcebergTypes:
                 fields = {field.name: field for field in one.fields}
                 for field in other.fields:
                     mine = fields.get(field.name, field)
-                    kind, required = self.wider(mine.field_type, field.field_type), mine.required and field.required
+                    kind, required = both(mine.field_type, field.field_type), mine.required and field.required
                     fields[field.name] = NestedField(0, field.name, kind, required=required)
                 return StructType(*fields.values())
             case ListType(), ListType():
-                item = self.wider(one.element_type, other.element_type)
+                item = both(one.element_type, other.element_type)
                 return list_of(item, required=one.element_required and other.element_required)
             case MapType(), MapType():
-                key, value = self.wider(one.key_type, other.key_type), self.wider(one.value_type, other.value_type)
+                key, value = both(one.key_type, other.key_type), both(one.value_type, other.value_type)
                 return map_of(key, value, required=one.value_required and other.value_required)
         pair = {type(one), type(other)}
         if pair <= {IntegerType, LongType}:
             return LongType()
-        if pair <= {IntegerType, LongType, FloatType, DoubleType}:
+        if pair <= {IntegerType, FloatType, DoubleType} or (not exact and pair <= {LongType, FloatType, DoubleType}):
             return DoubleType()
         if pair <= {IntegerType, LongType, DecimalType}:
             (whole, scale), (more, finer) = _digits(one), _digits(other)
             return _decimal(max(whole, more) + max(scale, finer), max(scale, finer))
         return StringType()
 
-    def of_schemas(self, one: IcebergType, other: IcebergType) -> IcebergType:
-        """Text for long whole numbers and fractions: a double would round."""
-        rounds = {type(one), type(other)} in ({LongType, FloatType}, {LongType, DoubleType})
-        return StringType() if rounds else self.wider(one, other)
+    of_schemas = partialmethod(wider, exact=True)
+    """JSON's whole numbers may be short, so ``wider`` may take a double for them."""
 
     def codec(self, kind: IcebergType) -> Codec:
         """See :class:`chsink.formats.column_types.ColumnTypes`."""

@@ -114,7 +114,30 @@ def test_a_time_beside_another_kind_is_text() -> None:
         ("Nullable(UInt64)", FLOAT, TEXT),
         ("Nullable(Float32)", "Nullable(Float64)", FLOAT),
         ("Nullable(Int256)", FLOAT, TEXT),
+        ("Nullable(Float32)", TEXT, TEXT),
+        (INT, TEXT, TEXT),
+        (FLOAT, "Nullable(Decimal(18, 4))", TEXT),
+        ("Nullable(Float32)", "Nullable(Decimal(10, 2))", TEXT),
+        ("Nullable(Decimal(9, 2))", "Nullable(Decimal(9, 4))", "Nullable(Decimal(11, 4))"),
+        ("Nullable(Decimal(18, 4))", "Nullable(Int32)", "Nullable(Decimal(18, 4))"),
+        ("Nullable(Decimal(76, 20))", INT, "Nullable(Decimal(76, 20))"),
+        ("Nullable(Decimal(76, 60))", INT, TEXT),
+        ("Nullable(FixedString(4))", TEXT, TEXT),
+        (MILLIS, MICROS, MICROS),
+        (MILLIS, NANOS, TEXT),
+        (DATE, MICROS, TEXT),
+        (MICROS, INT, TEXT),
+        (f"Array({FLOAT}) DEFAULT []", f"Array({INT}) DEFAULT []", f"Array({TEXT}) DEFAULT []"),
+        ("Array(Array(Nullable(Int8)))", f"Array(Array({INT}))", f"Array(Array({INT}))"),
+        (
+            f"Map(String, {FLOAT}) DEFAULT map()",
+            f"Map(String, {INT}) DEFAULT map()",
+            f"Map(String, {TEXT}) DEFAULT map()",
+        ),
+        (f"Map(String, Array({INT}))", "Map(String, Array(Nullable(Int8)))", f"Map(String, Array({INT}))"),
+        (f"Map(Int32, {INT})", f"Map(Int64, {INT})", TEXT),
     ],
 )
-def test_a_column_for_the_values_of_two_tasks(one: str, other: str, both: str) -> None:
+def test_a_column_for_the_values_of_two(one: str, other: str, both: str) -> None:
+    """⚑ Tasks, schemas, or topics: no value is rounded, or changed."""
     assert wider(one, other) == wider(other, one) == both

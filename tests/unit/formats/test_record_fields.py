@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,12 +13,14 @@ from google.protobuf import descriptor_pb2, text_format, timestamp_pb2
 
 from chsink.config import Config
 from chsink.decode.columns import Column
-from chsink.formats.column_types import CLICKHOUSE
+from chsink.decode.conform import conform
+from chsink.formats.column_types import CLICKHOUSE, widest
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.readers import READERS
 from chsink.formats.record_fields import offered_by
 from chsink.formats.settings import FormatSettings
+from chsink.mirror.column_types import ICEBERG
 
 AVRO = {
     "type": "record",
@@ -137,14 +140,41 @@ def test_protobuf_timestamps_have_columns_that_hold_them(tmp_path: Path) -> None
     }
 
 
-def test_avro_of_two_schemas_in_one_chunk() -> None:
-    """The wider of two numbers: with the column of the first schema, values of the other would not fit."""
-    first = CLICKHOUSE.of_schemas
-    assert first("Nullable(Int32)", "Nullable(Int64)") == "Nullable(Int64)"
-    assert first("Nullable(Int32)", "Nullable(Float32)") == "Nullable(Float64)"
-    for kind in ("Nullable(Int64)", "Nullable(UInt64)"):  # ⚑ a float would round them
-        assert first(kind, "Nullable(Float64)") == first("Nullable(Float32)", kind) == "Nullable(String)"
-    assert first("Nullable(Date32)", "Nullable(Int64)") == "Nullable(Date32)"
+BIG = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "stored"),
+    [
+        (pa.array([1], pa.int32()), pa.array([BIG]), BIG),
+        (pa.array([0.5], pa.float32()), pa.array([1], pa.int32()), 1),
+        (pa.array([0.5], pa.float32()), pa.array([BIG]), b"9007199254740993"),
+        (pa.array([[0.5]]), pa.array([[BIG]]), [b"9007199254740993"]),
+        (
+            pa.array([[("a", 0.5)]], pa.map_(pa.string(), pa.float64())),
+            pa.array([[("a", BIG)]], pa.map_(pa.string(), pa.int64())),
+            [(b"a", b"9007199254740993")],
+        ),
+        (pa.array([0.5]), pa.array([Decimal("12345678901234.5678")]), b"12345678901234.5678"),
+        (pa.array([0.5], pa.float32()), pa.array([Decimal("12345678.90")]), b"12345678.90"),
+        (pa.array([0.5], pa.float32()), pa.array(["12345678.9"]), b"12345678.9"),
+        (pa.array([5]), pa.array(["007"]), b"007"),
+        (pa.array([True]), pa.array([1]), b"1"),
+        (pa.array([b"abcd"], pa.binary(4)), pa.array(["ab"]), b"ab"),
+    ],
+    ids=lambda each: str(each.type) if isinstance(each, pa.Array) else "",
+)
+def test_two_schemas_in_one_chunk(one: pa.Array, other: pa.Array, stored: Any) -> None:
+    """⚑ The column holds the values of both as they are, whichever comes first."""
+    kinds = [CLICKHOUSE.of_schema(each.type) for each in (one, other)]
+    kind = widest(CLICKHOUSE, *kinds)
+    assert kind is not None
+    assert widest(CLICKHOUSE, *reversed(kinds)) == kind
+    columns = [Column("c", kind.partition(" DEFAULT")[0])]
+    for array, value in ((one, None), (other, stored)):
+        found = conform(pa.RecordBatch.from_arrays([array], names=["c"]), columns, timezone="UTC")
+        assert found.bad == []
+        assert value is None or found.batch.column("c").to_pylist() == [value]
 
 
 CHANGED = {"id": 1, "n": 7, "price": 7.0, "note": None, "tags": ["a"], "data": {"a": 1}}
@@ -221,6 +251,21 @@ def test_times_are_offered_where_they_are_asked_for() -> None:
     assert offered.columns(records, ()) == {"day": text, "at": text}
     made = {"day": "Nullable(Date32)", "at": "Nullable(DateTime64(3, 'UTC'))"}
     assert offered.columns(records, (), times=True) == made
+
+
+def test_debezium_of_two_schemas_in_one_chunk() -> None:
+    """⚑ A double would round the long number: in ClickHouse, and in Iceberg."""
+    events = [
+        {
+            "schema": {"fields": [{"type": "struct", "field": "after", "fields": [{"type": kind, "field": "c"}]}]},
+            "payload": {"op": "c", "after": {"c": value}},
+        }
+        for kind, value in (("int64", BIG), ("double", 0.5))
+    ]
+    for types, text in ((CLICKHOUSE, "Nullable(String)"), (ICEBERG, "string")):
+        offered = offered_by(settings("debezium"), types)
+        assert offered is not None
+        assert str(offered.columns(values(*map(json.dumps, events)), ())["c"]) == text
 
 
 def described(name: str, kind: str, logical: str, **parameters: str) -> dict[str, Any]:

@@ -160,6 +160,8 @@ def test_json(values: list[Any], kind: IcebergType | None) -> None:
         (pa.map_(pa.int32(), pa.struct([("a", pa.string())])), map_of(IntegerType(), struct(a=StringType()))),
         (union(pa.null(), pa.int32(), pa.int64()), LongType()),
         (union(pa.null(), pa.int32(), pa.string()), StringType()),
+        (union(pa.int64(), pa.float64()), StringType()),
+        (pa.list_(union(pa.int64(), pa.float32())), list_of(StringType())),
         (union(pa.binary(), pa.string()), None),
         (union(pa.int32(), pa.list_(pa.int32())), None),
     ],
@@ -169,11 +171,14 @@ def test_a_schema(arrow: pa.DataType, kind: IcebergType | None) -> None:
 
 
 def test_two_schemas() -> None:
-    """⚑ A double would round long whole numbers."""
-    fractions = (FloatType(), DoubleType())
-    for kind, both in ((IntegerType(), DoubleType()), (LongType(), StringType()), (DecimalType(20, 0), StringType())):
-        assert {ICEBERG.of_schemas(kind, each) for each in fractions} == {both}
-        assert {ICEBERG.of_schemas(each, kind) for each in fractions} == {both}
+    """⚑ A double would round long whole numbers, also those inside."""
+    text = StringType()
+    for kind, both in ((IntegerType(), DoubleType()), (LongType(), text), (DecimalType(20, 0), text)):
+        for fraction in (FloatType(), DoubleType()):
+            assert ICEBERG.of_schemas(kind, fraction) == ICEBERG.of_schemas(fraction, kind) == both
+            for outer in (list_of, lambda inner: struct(x=inner), lambda inner: map_of(text, inner)):
+                assert ICEBERG.of_schemas(outer(kind), outer(fraction)) == outer(both)
+    assert ICEBERG.wider(list_of(LongType()), list_of(DoubleType())) == list_of(DoubleType()), "of two tasks"
 
 
 def test_connect() -> None:
@@ -209,9 +214,10 @@ def test_a_column_that_the_job_file_names(declared: str, kind: IcebergType) -> N
 
 @given(st.permutations(range(4)), st.lists(TYPES, min_size=4, max_size=4))
 def test_what_holds_all_types_does_not_depend_on_their_order(order: list[int], types: list[IcebergType]) -> None:
-    wide = reduce(ICEBERG.wider, types)
-    assert sorted_fields(reduce(ICEBERG.wider, [types[i] for i in order])) == sorted_fields(wide)
-    assert all(ICEBERG.wider(wide, kind) == wide for kind in types), "wide enough for each"
+    for both in (ICEBERG.wider, ICEBERG.of_schemas):
+        wide = reduce(both, types)
+        assert sorted_fields(reduce(both, [types[i] for i in order])) == sorted_fields(wide)
+        assert all(both(wide, kind) == wide for kind in types), "wide enough for each"
 
 
 @given(st.lists(NESTED, max_size=6), st.randoms(use_true_random=False))

@@ -128,6 +128,8 @@ def test_every_record_fits_the_table_of_its_schema(data: st.DataObject) -> None:
     [
         (["null", "int", "long"], [None, 1, 2**40], "long", [None, 1, 2**40]),
         (["int", "double"], [1, 0.5], "double", [1.0, 0.5]),
+        (["long", "double"], [2**53 + 1, 0.5], "string", [str(2**53 + 1), "0.5"]),
+        (["long", "float"], [2**53 + 1, 0.5], "string", [str(2**53 + 1), "0.5"]),
         (["long", "string", "boolean"], [2**62, "x", True], "string", [str(2**62), "x", "true"]),
         (["double", "string"], [0.1, "0.1", 1e300], "string", ["0.1", "0.1", "1e+300"]),
         ([{"type": "array", "items": "int"}, "string"], ["x"], "none", []),
