@@ -99,7 +99,9 @@ def forgotten(job: Job) -> None:
 
 @pytest.mark.exit_of("DOUBT_SENT_AGAIN")
 @pytest.mark.exit_of("DOUBT_PROBED")
-@pytest.mark.parametrize(("happen", "entry"), [(remembered, "DOUBT_SENT_AGAIN"), (forgotten, "DOUBT_PROBED")], ids=str)
+@pytest.mark.parametrize(
+    ("happen", "entry"), [(remembered, "DOUBT_SENT_AGAIN"), (forgotten, "DOUBT_PROBED")], ids=["sent", "probed"]
+)
 def test_what_the_next_start_settles(
     doubtful: Job, spark: SparkSession, happen: Callable[[Job], None], entry: str
 ) -> None:
