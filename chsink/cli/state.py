@@ -198,8 +198,8 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
 
     Rows stay in the table, and the next start lands again whatever Kafka holds of these partitions, from its first
     record on. Between the reset and the start, delete the rows of these records, also from the targets of dependent
-    views, and their dead letters and replay marks, which the command names; otherwise they land twice. Set
-    sink.checkpoint to a new folder.
+    views, and their dead letters and replay marks (the command prints the condition that finds them). Otherwise the
+    records land twice. Set sink.checkpoint to a new folder.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is table is None:
         raise typer.BadParameter("name a TOPIC, or a table with --table")

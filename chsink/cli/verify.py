@@ -223,7 +223,7 @@ def _lines(partition: PartitionReport) -> Iterator[str]:
         yield f"columns that differ{some}: {named}"
     if partition.without_row:
         yield (
-            f"records that do not fit the table, or are skipped, and have no row: {partition.without_row:,}; "
+            f"records without a row, because they do not fit the table or are skipped: {partition.without_row:,}; "
             f"dead letters: {partition.dead_letters:,}"
         )
     for left_out in partition.unjudged:

@@ -82,7 +82,8 @@ class Cluster:
 
     def former_servers(self, layout: str | None) -> list[ClickHouseClient]:
         """Replicas in a stored layout that its shards no longer have.  They may be gone, or be busy with an insert."""
-        urls = _urls_of(layout) if layout else set()
+        shards = Layout.from_json(layout).shards if layout else ()
+        urls = {url for shard in shards for url in (*shard.replicas, *shard.former)}
         return [self.client((url,)) for url in sorted(urls - self._urls(layout))]
 
     def _urls(self, layout: str | None) -> set[str]:

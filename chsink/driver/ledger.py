@@ -304,7 +304,11 @@ class Ledger:
 
 
 def _with_former(now: str, stored: str) -> str:
-    return now if now == stored else Layout.from_json(now).with_former(Layout.from_json(stored)).to_json()
+    """The layout with the replicas that its shards have lost, as far as the stored one tells."""
+    try:
+        return Layout.from_json(now).with_former(Layout.from_json(stored)).to_json()
+    except (ChsinkError, ValueError):  # one that cannot be read is written anew
+        return now
 
 
 def _topic_tables(keys: Iterable[StateKey]) -> frozenset[TopicTable]:

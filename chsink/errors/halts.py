@@ -25,14 +25,15 @@ LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; copy all rows and "
-    "dead letters of these partitions to other tables: of records that Kafka has lost, they may be the only copy; run"
-    " `chsink state reset {arguments}`. For each partition in this command, delete the rows of all offsets that Kafka"
-    " holds now, also from the targets of dependent views, and "
+    "dead letters of these partitions to other tables: of records that Kafka has lost, they may be the only copy; "
+    + OLD_VERSIONS
+    + "run `chsink state reset {arguments}`. For each partition in this command, delete the rows of all offsets that "
+    "Kafka holds now, also from the targets of dependent views, and "
     + LETTERS
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
-    + ": chsink lands what Kafka holds now. Rows of the copies that differ from the row that has their offset then are "
-    "those of lost records" + OLD_VERSIONS,
+    + ": chsink lands what Kafka holds now. Afterwards, compare the copies with the table by offset: a copied row that "
+    "differs from the table's row of the same offset is the row of a lost record",
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -80,11 +81,12 @@ TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     COPY_ELSEWHERE
-    + "if no copy ran, and Kafka holds the topic's first records, "
+    + "if no copy ran: "
+    + OLD_VERSIONS
+    + "if Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
     + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, then "
-    + NEW_CHECKPOINT
-    + OLD_VERSIONS,
+    + NEW_CHECKPOINT,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -430,8 +432,9 @@ _RESOLVE = (
     "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
 _BY_TABLE_BY = (
-    "; with table_by, do not resolve the empty table: let tables that halt continue with --skip, start, name the empty "
-    "table in table_by, start again, and run `chsink mirror backfill` with its name and --apply"
+    ". If the route has table_by, do this instead: run `chsink mirror resolve TABLE --skip` for each table that "
+    "halts; start the mirror; name the empty table in table_by; start the mirror again; run `chsink mirror backfill "
+    "EMPTY_TABLE --apply`"
 )
 
 MIRROR_ROLLED_BACK = halt(
@@ -455,8 +458,8 @@ MIRROR_CHAIN_DAMAGED = halt(
     "Iceberg table {tables}: the table property '{property}' contradicts the table ({detail})",
     "if a newer chsink wrote it, run that version; otherwise remove the property with ALTER TABLE {tables} UNSET "
     "TBLPROPERTIES ('{property}'); if its name begins with chsink.share, run `chsink mirror resolve` with all tables "
-    "of the topic and --reread; then start again: chsink continues where the table's snapshots end; if its name begins "
-    "with chsink.backfill, ask for the backfill again",
+    "of the topic and --reread, and start again; if it begins with chsink.backfill, start again, and ask for the "
+    "backfill again; for any other property, start again: chsink continues where the table's snapshots end",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = halt(
@@ -471,9 +474,10 @@ MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
     "table_by of [[mirror.route]] has changed while records that were handed over are missing in Iceberg tables: "
     "{detail}",
-    "chsink cannot tell which of the missing records belonged to which table: undo the change, run the mirror until "
-    "`chsink mirror status` shows no pending offsets for {tables}, stop it, and change table_by again; if you have "
-    "changed mirror.branch and not table_by, run `chsink mirror resolve` with all tables of the topic and --reread",
+    "if you changed mirror.branch and not table_by, run `chsink mirror resolve` with all tables of the topic and "
+    "--reread, then start again; otherwise chsink cannot tell which of the missing records belonged to which table: "
+    "undo the change of table_by, run the mirror until `chsink mirror status` shows no pending offsets for {tables}, "
+    "stop it, and change table_by again",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
     "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",
@@ -565,10 +569,10 @@ MIRROR_SHARED_APART = preflight(
     "CHS-348",
     "Iceberg tables {shared} share {tp} by table_by, but not all of them record its current map: if they continued one "
     "by one, a record could land in two tables",
-    "if you have changed table_by, undo the change and run the command again (a table that it adds needs no command: "
-    "it begins at the next start, and `chsink mirror backfill` with its name and --apply then lands earlier records); "
-    "otherwise name all of them: `chsink mirror resolve {tables} --skip`; they then continue at one offset, after "
-    "everything that any of them holds",
+    "if you have changed table_by, undo the change, run the command again, start the mirror once, and repeat the "
+    "change (a table that the change adds needs no command: it begins at the next start, and `chsink mirror backfill`"
+    " with its name and --apply then lands earlier records); otherwise name all of them: `chsink mirror resolve "
+    "{tables} --skip`; they then continue at one offset, after everything that any of them holds",
 )
 _FROM_THE_START = (
     "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
@@ -685,9 +689,9 @@ MIRROR_CONNECTOR_UNSURE = preflight(
     "CHS-357",
     "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
     "expired: nothing says whether they were committed already ({file})",
-    "check for each of these tables whether it has the rows of each of its files, and run the command again: with "
-    "--files-wait TABLE for a table that has none of them (they are then committed), with --files-landed TABLE for one "
-    "that has all (they are then left); if it has only some: " + _FROM_THE_START,
+    "look whether {table} has the rows of the files listed here, and run the command again: if it has none of these "
+    "rows, with --files-wait {table}, which commits the files; if it has all, with --files-landed {table}, which does"
+    " not commit them (pass an option for each table that is named). If it has only some: " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_OTHER_TABLE = preflight(
     "CHS-357",
@@ -704,12 +708,12 @@ MIRROR_CONNECTOR_LEFT = preflight(
 MIRROR_MAIN_MOVED = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: main is at snapshot {main}, which is not "
-    "among those of its ancestors that are left",
+    "an ancestor of it, as far as its ancestors have not expired",
     "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
-    " oldest first, with Spark's procedure cherrypick_snapshot; if some have expired, if the branch was compacted, or "
-    "without Spark, insert the rows into main instead that only the branch has, by _kafka_topic, _kafka_partition and "
-    "_kafka_offset; then create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; "
-    "then run `chsink mirror resolve {table} --skip`",
+    " oldest first, with Spark's procedure cherrypick_snapshot; if some of them have expired, if the branch was "
+    "compacted, or if you cannot use Spark, insert into main the rows that only the branch has instead (compare "
+    "_kafka_topic, _kafka_partition and _kafka_offset); then create the branch anew from main: ALTER TABLE {table} "
+    "CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",

@@ -21,15 +21,14 @@ _NEW = (
     "and grant SELECT and INSERT on it; or "
 )
 _DROPPED = (
-    ". If records have landed in it: if other replicas still have it, create it here again, and it fetches its rows "
-    "(if this replica is still registered, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another one first); "
-    "otherwise restore it from a backup (`chsink verify` then names the offsets that the backup lacks); or stop the "
-    "job, create the table, run `chsink state reset --table {named:shell}`, delete, of the records that Kafka still "
-    "holds, the rows that are in it on any shard, those in the targets of its views, and "
+    ". If records have landed in it, do one of three things. If other replicas still have it: create it here again, "
+    "and it fetches its rows (if this replica is still registered, first run SYSTEM DROP REPLICA 'NAME' FROM TABLE "
+    "{table} on another one). Or restore it from a backup; `chsink verify` then names the offsets that the backup "
+    "lacks. Or stop the job, create the table, and run `chsink state reset --table {named:shell}`. Of the records "
+    "that Kafka still holds, delete the rows that are in it on any shard, the rows in the targets of its views, and "
     + LETTERS
-    + "; of older dead letters, delete only the replay marks, so that `chsink dlq replay` lands them again; then "
-    + NEW_CHECKPOINT
-    + ": chsink lands what Kafka still holds"
+    + ". If dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, so that "
+    "`chsink dlq replay` lands them again. Then " + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
 )
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
@@ -89,8 +88,9 @@ PATTERN_MATCHES_NOTHING = preflight(
 PATTERN_LEFT_NOTHING = preflight(
     "CHS-281",
     "topic_pattern {pattern} of {route} matches only topics that other routes name, which have priority: {topics}",
-    "ignore this if the pattern is for later topics. To land one of these topics in the pattern's table, too, name it "
-    "in a further [[route]] with that table, and ignore this; to land it only there, remove it from the other one",
+    "if the pattern is for later topics, ignore this. To land one of these topics in the pattern's table as well, "
+    "name the topic in a further [[route]] with that table; this warning stays. To land the topic only in the "
+    "pattern's table, remove it from the route that names it now",
 )
 NOT_MERGE_TREE = preflight(
     "CHS-203",
@@ -243,8 +243,9 @@ STREAM_WITHOUT_KEY = preflight(
 STREAM_WITHOUT_CHOICE = preflight(
     "CHS-213",
     "the stream has no column {column}: table_by of the route to table {table} reads the {choice} from it",
-    "keep the column {column} in the transform, or let table_by read a column or a header that it keeps; if it keeps "
-    "the column value, chsink parses that and ignores the columns that the transform made",
+    "keep the column {column} in the transform, or let table_by read a column or a header that the transform keeps; "
+    "if the transform keeps the column `value`, chsink parses that column and ignores the columns that the transform "
+    "made",
 )
 FORMAT_COLUMN_REQUIRED = preflight(
     "CHS-213",
@@ -382,9 +383,9 @@ STATE_NODE_FORBIDDEN = preflight(
 STATE_NODES_OPEN = preflight(
     "CHS-220",
     "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
-    "if other sinks with a login of their own keep state below {root}, set state.path to another path for this sink "
-    "before its first start; otherwise log in with zkCli.sh as the user of [state], and run `setAcl -R {root} "
-    "auth::cdrwa` (docs/least-privilege.md#zookeeper)",
+    "if other sinks with a login of their own keep state below {root}, this would lock them out: let the owner of "
+    "each node run setAcl for its own nodes; otherwise log in with zkCli.sh as the user of [state], and run `setAcl "
+    "-R {root} auth::cdrwa` (docs/least-privilege.md#zookeeper)",
     ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
 )
 STATE_NODES_WITHOUT_OWNER = preflight(
@@ -449,10 +450,10 @@ TOPIC_IS_ANOTHER = preflight(
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     "if kafka.bootstrap was changed, change it back; "
     + COPY_ELSEWHERE
-    + "if the topic was recreated on purpose, "
+    + "if the topic was recreated on purpose: "
+    + OLD_VERSIONS
     + NEW_CHECKPOINT
-    + ": chsink then reads the topic from its beginning"
-    + OLD_VERSIONS,
+    + ": chsink then reads the topic from its beginning",
 )
 PARTITIONS_GONE = preflight(
     "CHS-226",
@@ -554,8 +555,8 @@ TABLE_IS_EMPTY = preflight(
     "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
     "all rows of the records that Kafka still holds, older ones too; delete "
     + LETTERS
-    + "; of older dead letters, delete only the replay marks, so that `chsink dlq replay` lands them again; "
-    + NEW_CHECKPOINT,
+    + "; if dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, so that "
+    "`chsink dlq replay` lands them again; then " + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
@@ -751,8 +752,8 @@ WORKER_LACKS_PACKAGE = preflight(
 NO_REGISTRY_PACKAGES = preflight(
     "CHS-236",
     "a format with schemas needs packages that are not installed for {python}: {missing}",
-    "run {python} -m pip install 'chsink[avro]' ('chsink[protobuf]' or 'chsink[json-schema]' for these formats), also "
-    "for the executors' Python",
+    "run {python} -m pip install 'chsink[avro]' (for Protobuf 'chsink[protobuf]', for JSON Schema "
+    "'chsink[json-schema]'), also for the executors' Python",
 )
 NO_FILE_SYSTEM = preflight(
     "CHS-237",
@@ -955,9 +956,10 @@ MIRROR_NO_CATALOG_FILE = preflight(
 MIRROR_OTHER_SINK = preflight(
     "CHS-263",
     "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
-    "to continue what sink {sink} began, set sink.name back to it; to continue it under this sink's name, stop that "
-    "sink for good and run `chsink mirror recover`, which continues after the last offset in the rows, then remove the "
-    "table property {property}; to land the records a second time, name another table in [[mirror.route]]",
+    "to continue what sink {sink} began, set sink.name back to it; to continue it under this sink's name: stop sink "
+    "{sink} for good, run `chsink mirror recover` (the mirror will continue after the last offset in the rows), and "
+    "only then remove the table property {property}; to land the records a second time, name another table in "
+    "[[mirror.route]]",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",
@@ -968,8 +970,8 @@ MIRROR_NOT_CLEANED = preflight(
 VERIFY_ENGINE = preflight(
     "CHS-290",
     "{table}: `chsink verify` cannot compare this table with Kafka, because its engine {engine} combines rows",
-    "verify the other topics with --topic, or land the topic in a MergeTree table as well, and verify with "
-    "a copy of the job file that has only this [[route]] of the topic",
+    "verify the other topics with --topic, or land the topic in a MergeTree table as well, and verify with a copy of "
+    "the job file in which the route to that table is the topic's only [[route]]",
 )
 VERIFY_TRANSFORM = preflight(
     "CHS-291",

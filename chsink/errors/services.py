@@ -191,9 +191,9 @@ MIRROR_COMMITS_FAIL = unavailable(
 MIRROR_NO_ANSWER = unavailable(
     "CHS-720",
     "the mirror did not commit within {seconds} seconds: {began}",
-    "if the mirror, or `chsink mirror coordinator`, does not run, start it: it then commits what was handed over; if "
-    "it runs, its log names a table whose commits fail; if the log names none, stop the mirror and its coordinator, "
-    "and start them again: nothing is lost",
+    'the mirror commits, or, with mirror.coordinator = "apart", `chsink mirror coordinator` does. If that process '
+    "does not run, start it: it commits what was handed over. If it runs, look in its log for a table whose commits "
+    "fail; if there is none, stop the mirror and the coordinator, and start them again: nothing is lost",
 )
 MIRROR_NO_COORDINATOR = unavailable(
     "CHS-721",

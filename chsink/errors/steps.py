@@ -32,13 +32,13 @@ COPY_ELSEWHERE: Final = (
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
 LETTERS: Final = (
-    "this sink's dead letters of them for this table, with their replay marks (of the sink NAME~replay; if dead "
-    "letters are in a Kafka topic, first resolve all ranges in doubt, then name a new topic in dead_letters.topic "
-    "instead)"
+    "the dead letters that this sink wrote of these records for the table, with their replay marks (sink NAME~replay; "
+    "if dead letters are in a Kafka topic, you cannot delete them: resolve each range in doubt, then set "
+    "dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
-    ". In a ReplacingMergeTree whose version is _kafka_offset, rows of the old topic would hide rows of the new one: "
-    "move them to another table before that start"
+    "if the table is a ReplacingMergeTree whose version is _kafka_offset, first move the rows of the earlier records "
+    "to another table: they would hide rows of new ones; "
 )
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (

@@ -49,7 +49,8 @@ _NO_LEADER = frozenset(
 class KafkaAdmin:
     """:class:`chsink.ports.KafkaCluster` over librdkafka's admin client.
 
-    ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every call is bounded by ``timeout_s``.
+    ``options`` are librdkafka properties (``Config.kafka.client_options()``).  Every question is bounded by
+    ``timeout_s``; while no broker leads a partition, it is asked again for as long.
     Unpickling returns the one client with these options that the process shares.  No close is needed: librdkafka ends
     its threads with the object.
     """

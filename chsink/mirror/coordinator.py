@@ -6,7 +6,6 @@ Rules:
   is recreated while a coordinator runs halts it.
 - So are events with a file that was not written for their range: its records may be in the table, or come with
   another event.
-- What was handed over for a table that is no target any more lands, too: its topic may have been deleted.
 - It reads the group's offsets first, then the control topic's ends, open transactions included.  Once it has read up
   to those ends, it has every event of those offsets; any other event of them is lost.
 
@@ -125,7 +124,6 @@ class Coordinator:
         self._unfilled: set[tuple[str, TopicPartition]] = set()
         self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
-        self._passed: set[str] = set()
         self._last_ends: dict[int, int] | None = None
         self._closing = ExitStack()
 
@@ -327,7 +325,7 @@ class Coordinator:
                 name = ".".join((*written.table.namespace, written.table.name))
                 if name in self._beginnings.dropped:
                     self._given_up.add(written, name)
-                elif self._takes(name) and self._fits(written, name):
+                elif name in self.targets and self._fits(written, name):
                     self.buffer.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
@@ -337,15 +335,6 @@ class Coordinator:
                 self._asked = True  # an open round began before
             case _:
                 pass
-
-    def _takes(self, name: str) -> bool:
-        """Whether the table is a target, or one that no topic feeds any more, or not yet."""
-        if name not in self.targets and name not in self._passed and name not in self._beginnings.left:
-            if self.tables.take_up(name):
-                self.log.info("records that were handed over for a table without a topic land", table=name)
-            else:
-                self._passed.add(name)
-        return name in self.targets
 
     def _fits(self, written: DataWritten, name: str) -> bool:
         """Whether the files were written for the present table and topic."""

@@ -97,7 +97,12 @@ class KnownTables:
     def beside(self, names: Iterable[str]) -> Iterator[None]:
         """Inside the block, these tables are targets, too, that no topic feeds."""
         targets = self.targets
-        more = {name: self._unfed(name) for name in names}
+        any_target = next(iter(targets.values()))
+        more = {}
+        for name in names:
+            *namespace, last = name.split(".")
+            reference = TableReference(any_target.reference.catalog, tuple(namespace), last)
+            more[name] = Target(replace(any_target.table, identifier=name), reference, frozenset())
         self.targets = {**targets, **more}
         try:
             yield
@@ -107,26 +112,6 @@ class KnownTables:
                 self.links.pop(name, None)
                 self.uuids.pop(name, None)
                 self.floors.pop(name, None)
-
-    def take_up(self, name: str) -> bool:
-        """Take a table that is no target any more, and that no topic feeds, for one: what was handed over for it lands.
-        Returns whether it is there and can be read.
-        """
-        with self.beside([name]):
-            try:
-                there = self.targets[name].table.load() is not None and bool(self.read(name))
-            except Halted:  # nobody wants to decide about it: no route names it
-                there = False
-        if there:
-            self.targets = {**self.targets, name: self._unfed(name)}
-            self.read(name)
-        return there
-
-    def _unfed(self, name: str) -> Target:
-        any_target = next(iter(self.targets.values()))
-        *namespace, last = name.split(".")
-        reference = TableReference(any_target.reference.catalog, tuple(namespace), last)
-        return Target(replace(any_target.table, identifier=name), reference, frozenset())
 
     def found_row(self, name: str, topic: str, partitions: Collection[int]) -> str:
         """A row of these partitions, without those that the table knows; "" if there is none.

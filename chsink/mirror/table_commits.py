@@ -130,7 +130,8 @@ class TableCommits:
             lost.append(halted)
         self._buffer.forget(name, units)
         said = f"another program deleted {len(gone)} data files before they were committed, such as {min(gone)}"
-        self._log.warning("data files are gone; reading their records again", table=name, reason=said)
+        what = "data files are gone" if lost else "data files are gone; reading their records again"
+        self._log.warning(what, table=name, reason=said)
         return said
 
     def _check_readable(self, name: str, units: Sequence[Unit]) -> None:

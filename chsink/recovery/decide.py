@@ -65,7 +65,7 @@ def plan_reset(
     check_settled(store, sink, found)
     tables, topics = sorted({key.table for key in found}), sorted({key.topic for key in found})
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
-    letters = "; ".join(f"of {key.table}, those with {letters_of(key)}" for key in {k.table: k for k in found}.values())
+    letters = "; ".join(f"those of {key.table} have {letters_of(key)}" for key in {k.table: k for k in found}.values())
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
         (
@@ -76,8 +76,9 @@ def plan_reset(
         *_says_chosen(found, find(store, sink, topic, partitions)),
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
         (
-            "records whose rows or dead letters are there land again: before the next start, delete these rows, also "
-            f"in the targets of dependent views, and the dead letters and replay marks: {letters}"
+            "records that Kafka still holds land again: before the next start, delete their rows, also in the targets "
+            f"of dependent views, and their dead letters and replay marks ({letters}), by topic, partition and offset; "
+            "keep those of records that Kafka no longer holds"
         ),
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",

@@ -12,7 +12,6 @@ from chsink.clickhouse.probe import WORD, dependent_views, only_of, words_there
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
-from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError
@@ -90,7 +89,7 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
         return LandedRows(key.table, routed=False)
     try:
         target = clickhouse.target(clickhouse.routes[key.topic_table])
-        shards = _recorded(clickhouse, store, key, record)[1]
+        shards = _recorded(clickhouse, store, key, record)
         with asking_target():
             views, tp, kept = tuple(views_of(shards)), key.topic_partition, clickhouse.letters
             words, of_letters = list[dict[int, Word]](), list[dict[int, Word]]()
@@ -98,7 +97,7 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
                 held = kept.reader(clickhouse.clock, copies=TWICE)
                 of_letters.append(words_there(held, kept.table.canonical, tp, record.range, only_of(key)))
             letters = _rows_in(of_letters)
-            if not shards or not target.table.shows_places:
+            if not target.table.shows_places:
                 return LandedRows(key.table, views=views, letters=letters)
             for shard in shards:
                 reader = shard.reader(clickhouse.clock, copies=TWICE)
@@ -184,12 +183,10 @@ def also_from(views: Sequence[str]) -> str:
     return f"; also remove the rows of these offsets from the targets of its views: {', '.join(views)}" if views else ""
 
 
-def _recorded(
-    clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord
-) -> tuple[DedupWindow, Sequence[ShardTable]]:
+def _recorded(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> Sequence[ShardTable]:
     """The table on the shards of the recorded layout, or on the present ones where that is not known."""
     owner = read_owner(store, key.sink)
-    window = clickhouse.window(owner.layout if owner is not None else lambda _: None)
-    known = owner is not None and owner.layout(record.sent.layout) is not None
+    layout = owner.layout if owner is not None else lambda _: None
     with asking_target():
-        return window, window.shards(key.table, record.sent.layout if known else None)
+        known = record.sent.layout if layout(record.sent.layout) is not None else None
+        return clickhouse.window(layout).shards(key.table, known)

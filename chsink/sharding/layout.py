@@ -40,13 +40,15 @@ _FINGERPRINT_BYTES = 8
 class Shard:
     """One shard: its replicas' URLs (`http[s]://host[:port]`), its number of slots, its name.
 
-    `database` is set if the shard has the table in a database of its own.
+    `database` is set if the shard has the table in a database of its own.  `former` are the URLs of replicas that the
+    shard has lost, and that may still be busy with an insert: nothing is sent to them.
     """
 
     replicas: tuple[str, ...]
     weight: int = 1
     name: str = ""
     database: str = ""
+    former: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.replicas or len(set(self.replicas)) != len(self.replicas):
@@ -136,15 +138,17 @@ class Layout:
         return same[0].replicas if alone else shard.replicas
 
     def with_former(self, stored: Layout) -> Layout:
-        """With the replicas that its shards had in a stored layout of the same fingerprint, after the present ones."""
+        """With the replicas that its shards have lost since a stored layout of the same fingerprint."""
         pairs = zip(self.shards, stored.shards, strict=True)
-        both = ((now, dict.fromkeys(now.replicas + then.replicas)) for now, then in pairs)
-        return replace(self, shards=tuple(replace(now, replicas=tuple(urls)) for now, urls in both))
+        both = ((now, sorted({*then.replicas, *then.former} - {*now.replicas})) for now, then in pairs)
+        return replace(self, shards=tuple(replace(now, former=tuple(urls)) for now, urls in both))
 
     def to_json(self) -> str:
         """One line of JSON, from which `from_json` makes an equal layout."""
         plain = asdict(self)
-        plain["shards"] = [{k: v for k, v in shard.items() if v or k != "database"} for shard in plain["shards"]]
+        plain["shards"] = [
+            {k: v for k, v in shard.items() if v or k not in {"database", "former"}} for shard in plain["shards"]
+        ]
         return json.dumps({"format": _FORMAT, **plain}, ensure_ascii=True, separators=(",", ":"))
 
     @staticmethod
@@ -160,7 +164,10 @@ def _read_layout(stored: dict[str, Any]) -> Layout:
     """Undo `to_json`. Raises for any other JSON."""
     if stored.pop("format") != _FORMAT:
         raise ValueError("another format")
-    found = [Shard(**{**shard, "replicas": tuple(shard["replicas"])}) for shard in stored["shards"]]
+    found = [
+        Shard(**{**shard, **{k: tuple(v) for k, v in shard.items() if isinstance(v, list)}})
+        for shard in stored["shards"]
+    ]
     return Layout(**{**stored, "shards": tuple(found), "key": tuple(stored["key"])})
 
 

@@ -211,8 +211,10 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job:
         "from the targets of its views, delete all rows of the records that Kafka still holds, older ones too" in again
     )
     command(url, f"TRUNCATE TABLE {table}_filled")
-    assert "delete this sink's dead letters of them for this table, with their replay marks" in again
-    [which] = re.findall(r"those with (sink IN \(.*?\) AND `table` = '\S+')", " ".join(done.output.split()))
+    assert (
+        "delete the dead letters that this sink wrote of these records for the table, with their replay marks" in again
+    )
+    [which] = re.findall(r"have (sink IN \(.*?\) AND `table` = '[^']+')", " ".join(done.output.split()))
     command(url, f"DELETE FROM {place} WHERE {which} SETTINGS lightweight_deletes_sync = 2")
     job.lose_checkpoint()
     job.drain(spark, {"kafka.starting_offsets": "latest"})

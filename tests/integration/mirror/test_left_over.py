@@ -34,22 +34,6 @@ def test_workers_of_topics_that_have_no_route_any_more_are_fenced(make_bench: Ca
     assert (bench.group_at(0), bench.group_at(1)) == (0, 0)
 
 
-def test_what_was_handed_over_for_a_table_without_a_route_lands(make_bench: Callable[..., Bench]) -> None:
-    """⚑ A topic that a pattern matched was deleted: its table was no target any more, and its events were passed over."""
-    bench = make_bench(tables=("orders", "others"))
-    bench.coordinator().close()
-    bench.hand_over(*bench.produce([1, 2]))
-    gone = bench.sent()
-    bench.kafka.delete_topic(bench.topic)
-    bench.topic, bench.tables = f"returns-{uuid.uuid4().hex[:8]}", ("others",)
-    bench.kafka.create_topic(bench.topic, 1)
-    later = bench.coordinator()
-    bench.hand_over(*bench.produce([3]))
-    bench.rounds(later, 2)
-    assert bench.landed() == gone
-    assert bench.landed("others") == gone + bench.sent()
-
-
 def test_a_lag_monitor_sees_the_group(make_bench: Callable[..., Bench]) -> None:
     """T-3: it holds plain offsets, so any monitor shows how far the mirror is behind."""
     bench = make_bench()

@@ -60,7 +60,7 @@ def test_it_prints_every_category_with_its_offsets(capsys: pytest.CaptureFixture
         "t-0: missing: a record without its row; 4 offsets: 4-6, 9",
         "t-0: different: the row differs from its record; 1 offset: 11",
         "t-0: columns that differ: text (1)",
-        "t-0: records that do not fit the table, or are skipped, and have no row: 1; dead letters: 0",
+        "t-0: records without a row, because they do not fit the table or are skipped: 1; dead letters: 0",
         "p-1: not judged [3, 7): in doubt: the job settles them first",
         f"d.p: 50 rows; 2 unexpected: they match no record, or are there too often; {MORE}",
         "note: a note",
