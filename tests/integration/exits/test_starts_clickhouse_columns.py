@@ -297,5 +297,5 @@ def test_a_transform_that_drops_what_chooses_the_table(
     once(job)
     texts = select(job.shards[0], f"SELECT DISTINCT text FROM {job.tables[job.topic]}").strip()
     if (choice, way) == ("field", "keep"):
-        says(said, "if it keeps the column value, chsink parses that and ignores the columns that the transform made")
+        says(said, "if the transform keeps the column `value`, chsink parses that column and ignores the columns")
     assert texts == ("x" if (choice, way) == ("field", "keep") else "X")

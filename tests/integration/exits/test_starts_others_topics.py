@@ -112,7 +112,7 @@ def test_a_pattern_whose_topics_have_routes(make_job: MakeJob, spark: SparkSessi
     job.settings = {"route": [named, pattern]}
     before = look(job)
     fix = before.fix("PATTERN_LEFT_NOTHING")
-    says(fix, "name it in a further [[route]] with that table, and ignore this", "remove it from the other one")
+    says(fix, "name the topic in a further [[route]] with that table; this warning stays", "remove it from the route")
     job.settings = {"route": [named, pattern, {"topic": job.topic, "table": second}] if too else [pattern]}
     if too:
         assert look(job).wrong == before.wrong

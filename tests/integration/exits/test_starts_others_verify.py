@@ -39,7 +39,7 @@ def test_a_table_that_combines_rows(make_job: MakeJob, spark: SparkSession, serv
     job.drain(spark)
     said = refused("VERIFY_ENGINE", cli(job, "verify"))
     done(cli(job, "verify", option_of(said, "--topic"), other))
-    says(said, "land the topic in a MergeTree table as well, and verify with a copy of the job file that has only this")
+    says(said, "land the topic in a MergeTree table as well, and verify with a copy of the job file in which")
     first = {"topic": job.topic, "table": job.tables[job.topic]}
     second = {"topic": job.topic, "table": job.make_table(job.topic, suffix="_plain")}
     job.settings = {"route": [first, second]}

@@ -121,7 +121,7 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
         pass
     says(
         halted.value,
-        "undo the change, run the mirror until",
+        "undo the change of table_by, run the mirror until",
         "shows no pending offsets for shop.a, stop it, and change",
     )
     words = [*words_of(halted.value, "status"), "--json"]

@@ -174,7 +174,7 @@ def test_compacted_and_expired(make_bench: MakeBench) -> None:
     named = named_as(refused(bench), sink, "shop.orders", "shop.archive")
     said = refused(bench, *named, "--trust-group")
     assert "Iceberg table shop.orders" in said and "Iceberg table shop.archive" in said
-    says(said, "check for each of these tables whether it has the rows of each of its files")
+    says(said, "has the rows of the files listed here")
     wait, landed = option_of(said, "--files-wait"), option_of(said, "--files-landed")
     assert "shop.archive" in refused(bench, *named, landed, "shop.orders")
     both = chsink(bench, *named, landed, "shop.orders", wait, "shop.orders")

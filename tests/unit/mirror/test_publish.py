@@ -125,7 +125,7 @@ def test_main_that_moved_is_not_overrun(begun: MirrorTable) -> None:
     publish(begun)
     foreign(begun, 100)
     appended(begun, 7, 2)
-    with pytest.raises(PreflightError, match="CHS-353.*not among those of its ancestors"):
+    with pytest.raises(PreflightError, match="CHS-353.*not an ancestor of it, as far as"):
         publish(begun)
     assert rows(begun, "main") == [1, 100]
 
@@ -274,7 +274,7 @@ def test_history_that_expired_after_others_committed_to_main(begun: MirrorTable)
     assert begun.expire(now, older).outcome is Outcome.APPLIED
     with pytest.raises(PreflightError, match="CHS-353") as refused:
         publish(begun)
-    says(refused.value, "if some have expired", "insert the rows into main instead that only the branch has")
+    says(refused.value, "if some of them have expired", "insert into main the rows that only the branch has instead")
     assert rows(begun, "main") == [0, 1, 100] and rows(begun, "audit") == [0, 1, 2, 3]
 
 
