@@ -201,14 +201,14 @@ def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> Non
     table.append(table.schema().as_arrow().empty_table())
     refused = run(bench, ["mirror", "resolve", "shop.a", "--reread"], job_of(bench, old))
     assert refused.exit_code == 2 and "CHS-348" in refused.stderr, refused.output
-    says(refused, "run the command with --skip", "with table_by, do not resolve the empty table")
+    says(refused, "run the command with --skip", "If the route has table_by, do this instead")
     assert run(bench, ["mirror", "resolve", "shop.a", "--skip"], job_of(bench, old)).exit_code == 0
     with running(bench, mirror_of(bench, old)):
         pass
 
     resolves = run(bench, ["mirror", "resolve", "shop.e", "--reread"], job_of(bench, new))
     assert resolves.exit_code == 2 and "CHS-348" in resolves.stderr, resolves.output
-    says(resolves, "a table that it adds needs no command: it begins at the next start")
+    says(resolves, "a table that the change adds needs no command: it begins at the next start")
     with running(bench, mirror_of(bench, new)) as hand_over:
         for said in (refused, resolves):
             follow(bench, said, "backfill", "--apply", more=["shop.e"], job=job_of(bench, new))
