@@ -432,9 +432,9 @@ _RESOLVE = (
     "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
 _BY_TABLE_BY = (
-    ". If the route has table_by, do this instead: run `chsink mirror resolve TABLE --skip` for each table that "
-    "halts; start the mirror; name the empty table in table_by; start the mirror again; run `chsink mirror backfill "
-    "EMPTY_TABLE --apply`"
+    ". If the route has table_by, do this instead: run `chsink mirror resolve` with each table that halts and --skip;"
+    " start the mirror; name the empty table in table_by; start the mirror again; run `chsink mirror backfill` with "
+    "the empty table's name and --apply"
 )
 
 MIRROR_ROLLED_BACK = halt(
