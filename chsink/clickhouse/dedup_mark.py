@@ -216,7 +216,7 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
             "the table's views, or the tables that they fill, have changed since the range was announced, or the "
             "server that answers now may give the views' blocks other tokens"
         )
-    if now.uuids != then.uuids and (now.since_s > then.at_s or not _in_keeper_alone(table)):
+    if now.uuids != then.uuids and (now.since_s >= then.at_s or not _in_keeper_alone(table)):
         return "the table, or one that its views fill, was created again after the range was announced"
     grown, fed = now.blocks - then.blocks, now.fed - then.fed
     if min(grown, fed) < 0:

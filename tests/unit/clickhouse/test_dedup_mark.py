@@ -54,6 +54,12 @@ def test_why_forgotten(engine: str, now: Mark, why: str | None) -> None:
         (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 10, uuids="one"), (), False),
         (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 101, uuids="one"), (), False),
         (Mark(50, 10, at_s=100, uuids="one"), Mark(50, 90, uuids="another"), (), False),
+        (
+            Mark(50, 10, at_s=100, uuids="one"),
+            Mark(60, 100, uuids="another"),
+            (),
+            True,
+        ),  # the server tells whole seconds
         (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 101, uuids="another"), (), True),
         (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 101, uuids="another"), ("Replicated",), True),
         (Mark(50, 10, at_s=100, uuids="one"), Mark(60, 90, uuids="another"), ("Replicated",), False),
