@@ -19,16 +19,15 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from chsink.errors import halts
-from chsink.kafka.transactions import while_loading
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import DamagedEvent, DataComplete, DataWritten, Event, decode
-from chsink.mirror.refusals import right_missing
+from chsink.mirror.refusals import one_answer
 from chsink.mirror.tables import CHAINS
 from chsink.mirror.trail import placed
 from chsink.statemachine.commit.units import Position
@@ -222,19 +221,8 @@ def _group(names: Names, group: str) -> dict[TopicPartition, int]:
 
 def _asked(names: Names, ask: Callable[..., Any]) -> Any:
     """The one answer; None where there is no such group."""
-    admin = _client(tuple(sorted(names.options.items())))
-
-    def answer() -> Any:
-        [future] = ask(admin, {"request_timeout": names.timeout_s}).values()
-        return future.result()
-
-    try:
-        return while_loading(answer, names.timeout_s)
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code == KafkaError.GROUP_ID_NOT_FOUND:
-            return None
-        raise right_missing(code, names) or ControlUnanswered(str(error)) from error
+    admin, limit = _client(tuple(sorted(names.options.items()))), {"request_timeout": names.timeout_s}
+    return one_answer(lambda: ask(admin, limit), names, lambda error: ControlUnanswered(str(error)))
 
 
 @lru_cache(maxsize=4)

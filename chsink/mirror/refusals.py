@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from confluent_kafka import KafkaError, KafkaException
 
 from chsink.errors import ChsinkError, preflight
+from chsink.kafka.transactions import while_loading
 from chsink.mirror.control import Names
 
 RIGHTS = {
@@ -40,3 +44,21 @@ def right_missing(code: int, names: Names) -> ChsinkError | None:
         return None
     what, acl = (text.format(group=names.group, topic=names.topic) for text in RIGHTS[code])
     return preflight.MIRROR_RIGHT_MISSING(what=what, acl=acl)
+
+
+def one_answer(
+    ask: Callable[[], Mapping[Any, Any]], names: Names, unanswered: Callable[[KafkaException], Exception]
+) -> Any:
+    """The answer to a question about one thing; None where there is no such group."""
+
+    def answer() -> Any:
+        [future] = ask().values()
+        return future.result()
+
+    try:
+        return while_loading(answer, names.timeout_s)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise right_missing(code, names) or unanswered(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicCollection
@@ -11,11 +12,10 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 
 from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.findings import Finding, Severity, found, passed
-from chsink.kafka.transactions import while_loading
 from chsink.mirror.brokers import api_versions, version_findings
 from chsink.mirror.control import ControlUnanswered, Names
 from chsink.mirror.events import MAX_PART_BYTES
-from chsink.mirror.refusals import refused, right_missing
+from chsink.mirror.refusals import one_answer, refused, right_missing
 
 PARTITIONS = 4
 """Of a topic that chsink creates: a transaction that hangs delays the events of its own partition only."""
@@ -217,18 +217,8 @@ def _read(configs: Any, partitions: int, replicas: int, brokers: int) -> Setting
 
 def _asked(names: Names, ask: Any, what: object) -> Any:
     """The one answer of a question with authorized operations; None where there is no such group."""
-
-    def answer() -> Any:
-        [future] = ask(what, include_authorized_operations=True, request_timeout=names.timeout_s).values()
-        return future.result()
-
-    try:
-        return while_loading(answer, names.timeout_s)
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code == KafkaError.GROUP_ID_NOT_FOUND:
-            return None
-        raise right_missing(code, names) or _unanswered(names, error) from error
+    limits = {"include_authorized_operations": True, "request_timeout": names.timeout_s}
+    return one_answer(lambda: ask(what, **limits), names, partial(_unanswered, names))
 
 
 def _unanswered(names: Names, error: KafkaException) -> ChsinkError:
