@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Mechanism = Literal["digest", "sasl"]
 _LOOK_S = 0.05
+_REFUSED = "AUTH_FAILED"
+"""How kazoo's warning of a refused login begins: the session may have been live for a moment only."""
 
 
 class ZooKeeperTls(Section):
@@ -76,7 +78,7 @@ class ZooKeeperAccess:
         log = _LastWords()
         client = self._client(session_s, log)
         live = client.start_async()
-        while not live.wait(_LOOK_S):
+        while not live.wait(_LOOK_S) and not log.said.startswith(_REFUSED):  # the first question fails then
             meant = tls.meaning(log.said, "state.tls", "state.zookeeper") if self.tls.enabled else ""
             if meant or time.monotonic() >= deadline:
                 end(client)

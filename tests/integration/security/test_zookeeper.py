@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -93,12 +94,18 @@ def test_what_a_login_creates_belongs_to_it(
     assert PASSWORD not in repr(access)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("seen", ["at once", "late", "never live"])
 def test_a_login_that_the_servers_do_not_know(
-    server: SecuredZooKeeper, authority: Authority, root: str, monkeypatch: pytest.MonkeyPatch, *, late: bool
+    server: SecuredZooKeeper, authority: Authority, root: str, monkeypatch: pytest.MonkeyPatch, seen: str
 ) -> None:
-    """``late``: the first question comes after kazoo has closed the session."""
-    connected = ZooKeeperAccess.connected
+    """``late``: the first question comes after kazoo has closed the session.  ``never live``: it was live so shortly
+    that nobody saw it.
+    """
+    connected, start = ZooKeeperAccess.connected, KazooClient.start_async
+
+    def missed(client: KazooClient) -> threading.Event:
+        start(client)
+        return threading.Event()
 
     def closed(access: ZooKeeperAccess, session_s: float, deadline: float) -> KazooClient:
         client = connected(access, session_s, deadline)
@@ -106,12 +113,15 @@ def test_a_login_that_the_servers_do_not_know(
             time.sleep(0.01)
         return client
 
-    if late:
+    if seen == "late":
         monkeypatch.setattr(ZooKeeperAccess, "connected", closed)
+    if seen == "never live":
+        monkeypatch.setattr(KazooClient, "start_async", missed)
     known = ZooKeeperAccess(server.hosts, "lander", PASSWORD, "sasl")
     for wrong in (replace(known, password="wrong"), replace(known, user="nobody")):
         error = refused(wrong, root)
         assert error.id == "CHS-232" and wrong.who in str(error)
+    monkeypatch.undo()
     no_identity = ZooKeeperAccess(server.hosts, tls=ZooKeeperTls(cert_file=str(authority.issue("lander").cert)))
     assert "state.tls.cert_file" in refused(no_identity, root).hint
 
