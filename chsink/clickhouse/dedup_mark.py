@@ -55,10 +55,13 @@ class Slack:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a table holds, and whether it, or a table that it feeds, was altered since it was described."""
+    """What a table holds, whether it, or a table that it feeds, was altered since it was described, and when it was
+    altered last, to whatever it is now (server's time).
+    """
 
     mark: Mark
     altered: bool
+    altered_s: int
 
 
 def look(client: Queries, table: TargetTable) -> Look:
@@ -99,7 +102,8 @@ def _seen(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> Look:
         min((t.window_blocks for t in table.feeds), default=0),
         min(windows_s(table), default=0),
     )
-    return Look(Mark(own.blocks or 0, since, fed, own.at_s, _which(table, facts), uuids, kept_for), altered)
+    mark = Mark(own.blocks or 0, since, fed, own.at_s, _which(table, facts), uuids, kept_for)
+    return Look(mark, altered, own.defined_s)
 
 
 def _in_keeper_alone(table: TargetTable) -> bool:

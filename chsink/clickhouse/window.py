@@ -122,9 +122,10 @@ class DedupWindow:
     def must_probe(self, key: StateKey, record: StateRecord, looked: Looked | None = None) -> bool:
         """See :class:`chsink.driver.roles.Window`."""
         shards = self.places(key.table, record.sent.layout)
-        why = self._forgotten(shards, record, {} if looked is None else looked)
+        looked = {} if looked is None else looked
+        why = self._forgotten(shards, record, looked)
         if why is None:
-            return False
+            return self._may_have_been_lowered(shards, key, record, looked)
         if not all(m.table.can_probe for m in shards):
             raise halts.CANNOT_PROBE(tp=key.topic_partition, range=record.range, reason=why, table=key.table)
         return True
@@ -158,12 +159,25 @@ class DedupWindow:
         for shard, then in zip(shards, record.seen.marks, strict=True):
             at = shard.url, shard.table.canonical
             if at not in looked:
-                looked[at] = look(shard.client, shard.table).mark
-            why = why_forgotten(shard.table, then, looked[at])
-            why = why or why_too_late(shard.table, then, looked[at], Slack(self.insert_s, self.margin_s))
+                seen = look(shard.client, shard.table)
+                looked[at] = seen.mark, seen.altered_s
+            now, _ = looked[at]
+            why = why_forgotten(shard.table, then, now)
+            why = why or why_too_late(shard.table, then, now, Slack(self.insert_s, self.margin_s))
             if why is not None:
                 return f"{why} on {shard.url}"
         return None
+
+    def _may_have_been_lowered(
+        self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord, looked: Looked
+    ) -> bool:
+        """A window that was lowered and raised again since the mark shows only in that the table was altered.  To look
+        costs little then.  Where it might halt (other rows, views), or is not possible, nothing is assumed.
+        """
+        pairs = zip(shards, record.seen.marks, strict=True)
+        altered = [s for s, then in pairs if looked[s.url, s.table.canonical][1] >= then.at_s]
+        sure = all(s.table.can_probe and not s.table.views for s in shards) and self.is_alone(record)
+        return bool(altered) and sure and not self.holds_foreign(key, record)
 
     # --- waiting for others -----------------------------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ class Assignment:
 PieceRunner = BatchTasks[Assignment]
 """The tasks that insert pieces."""
 
-Looked = dict[tuple[str, str], Mark]
-"""What tables hold, by URL of the shard and name of the table: filled by each look."""
+Looked = dict[tuple[str, str], tuple[Mark, int]]
+"""What tables hold, and when they were altered last (s), by URL of the shard and name of the table."""
 
 
 class Window(Protocol):

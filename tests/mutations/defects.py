@@ -193,7 +193,7 @@ DEFECTS = (
             always("chsink.clickhouse.kept.SentAgain.check", "pieces"),
         ),
         "after_means_landed",
-        seed=2,
+        seed=11,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
@@ -514,7 +514,7 @@ DEFECTS = (
         "retention during a settle goes unnoticed",
         (never("chsink.driver.recheck.check_still_held", "A > B.start"),),
         "after_means_landed",
-        seed=59,
+        seed=195,
     ),
     Defect(
         "a log that shrank is not noticed when a range is settled",
@@ -541,7 +541,7 @@ DEFECTS = (
             drop("chsink.clickhouse.writer.ShardWriter.insert", "_check_table(...)"),
         ),
         "at_most_once",
-        seed=15,
+        seed=3,
     ),
     Defect(
         "a send does not look what its table remembers",
@@ -658,7 +658,7 @@ DEFECTS = (
         "a list of deleted offsets has another name with each start",
         (argument("chsink.clickhouse.deleted_offsets.deleted_lists", "deliver(A, ...)", 1, "_ - A.record.epoch"),),
         "at_most_once",
-        seed=38,
+        seed=55,
         often=_DELETED_FAULTS,
     ),
     Defect(
@@ -785,6 +785,12 @@ DEFECTS = (
         "a window that was lowered to less time is relied on",
         (never("chsink.clickhouse.dedup_mark._why_altered", "A.window_s < B.window_s"),),
         test=f"{_MARK_TESTS}::test_a_window_that_was_lowered_has_forgotten_tokens",
+    ),
+    Defect(
+        "a window that was lowered and raised again is relied on",
+        (answers("chsink.clickhouse.window.DedupWindow._may_have_been_lowered", "False"),),
+        "at_most_once",
+        seed=18,
     ),
     Defect(
         "what another replica forgets is relied on",

@@ -31,6 +31,7 @@ FAULTS = [
     *(f"fault store {verb} {what}" for verb in ("swap", "create") for what in ("lost", "late", "answer lost")),
     *(f"fault store {verb} delivered twice" for verb in ("swap", "create")),
     "fault server killed with an insert",
+    "fault window lowered and raised",
     "fault store session lost",
     "fault speculative duplicate",
     "fault two drivers at once",

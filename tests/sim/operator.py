@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from chsink.errors import ChsinkError
@@ -34,6 +35,8 @@ CHECKPOINT_FAULTS = (
 )
 
 
+LOWERED = 0.2
+"""How often somebody lowers a window and raises it again, before the job is started."""
 LOOKS = 3
 """How often the job is started again if a topic seems to have shrunk because it was recreated."""
 
@@ -73,6 +76,20 @@ def before_restart(world: World) -> None:
     elif searched and not _sending(world) and _alone(world) and hub.fault("rows in doubt attached again", 0.1):
         person.attach_again(world)
         world.reasons.add("rows attached again")
+    # Random numbers of its own, so that seeds keep their meaning.
+    own = Random(f"{hub.seed} lowered {hub.steps}")
+    if searched and not hub.calm and own.random() < LOWERED and not _sending(world) and _alone(world):
+        _lower_and_raise(world, own.choice(sorted(world.kinds)))
+
+
+def _lower_and_raise(world: World, table: str) -> None:
+    """The rows are looked for then, but not where that might halt a job for nothing (docs/promise.md)."""
+    if world.kinds[table].views or world.reasons & {"state lost", "state restored"}:
+        return
+    for server in world.servers:
+        server.lower_and_raise(table)
+    world.hub.counts["fault window lowered and raised"] += 1
+    world.reasons.add("window")
 
 
 def _sending(world: World) -> bool:

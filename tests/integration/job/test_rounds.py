@@ -40,11 +40,12 @@ def test_a_batch_larger_than_the_window_lands_in_rounds(
     assert {p: (phase, end) for p, (phase, _, end) in job.phases().items()} == {0: ("AFTER", 100), 1: ("AFTER", 55)}
 
 
+@pytest.mark.parametrize("lowered", [False, True])
 def test_a_window_that_is_raised_while_a_range_is_in_doubt(
-    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+    lowered: bool, make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
     """⚑ Fixes ask for it.  All rows are there, and ClickHouse has forgotten their tokens: a larger window brings none
-    back, so the rows are looked for.
+    back, so the rows are looked for.  So they are if the window was lowered before, and is now what it was.
     """
     job = make_job(partitions=1, engine=SMALL)
     job.send(0, 20)
@@ -52,10 +53,14 @@ def test_a_window_that_is_raised_while_a_range_is_in_doubt(
     with pytest.raises(UnavailableError, match="CHS-708"):
         job.drain(spark)
     failpoints.disarm()
-    for number in range(11):
+    if lowered:
+        command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {job.window} = 1")
+    for number in range(1 if lowered else 11):
         others = f"INSERT INTO {job.tables[job.topic]} (id, text, _kafka_topic, _kafka_partition, _kafka_offset)"
         command(job.shards[0], f"{others} VALUES ({1000 + number}, 'of another job', 'other', 0, {number})")
-    command(job.shards[0], f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {job.window} = 1000")
+    command(
+        job.shards[0], f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {job.window} = {10 if lowered else 1000}"
+    )
     job.send(0, 5)
     job.drain(spark)
     job.check()

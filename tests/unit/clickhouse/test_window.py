@@ -13,7 +13,9 @@ from chsink.clickhouse.definition import Ttl
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import OUTLAST_S, ROUND_S, SEND_FOR_S, DedupWindow
+from chsink.driver.roles import Looked
 from chsink.errors import AlteredError, HaltError, PreflightError, UnavailableError
+from chsink.notation.sql import TableName
 from chsink.ports import ServerRefused, Unreachable
 from chsink.statemachine.parts import Mark, TopicLife, Unsettled
 from chsink.statemachine.records import StateRecord
@@ -84,13 +86,36 @@ def test_a_wait_for_an_insert_is_announced_once(server: Server, caplog: pytest.L
 
 
 def test_many_ranges_are_one_look_at_each_shard(server: Server) -> None:
-    looked: dict[tuple[str, str], Mark] = {}
+    looked: Looked = {}
     assert not window(server).must_probe(KEY, in_doubt(10), looked)
     asked = len(server.asked)
 
     assert not window(server).must_probe(KEY, in_doubt(20), looked)
 
     assert (len(server.asked), len(looked)) == (asked, 1)
+
+
+def test_a_table_that_was_altered_since_is_looked_into(server: Server) -> None:
+    """⚑ Its window may have been lowered, and raised again."""
+    assert not window(server).must_probe(KEY, in_doubt(10))
+    server.defined_s = MARK.at_s
+    assert window(server).must_probe(KEY, in_doubt(10))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"ttl": Ttl(removes_rows=True)}, {"engine": "ReplacingMergeTree"}, {"views": (TableName("db", "v"),)}]
+)
+def test_a_table_that_was_altered_halts_nothing(server: Server, changes: dict[str, Any]) -> None:
+    server.defined_s = MARK.at_s
+    assert not window(server, **changes).must_probe(KEY, in_doubt(10))
+
+
+def test_a_table_that_was_altered_is_not_looked_into_beside_rows_of_others(server: Server) -> None:
+    server.defined_s, server.rows = MARK.at_s, 1
+    assert not window(server).must_probe(KEY, in_doubt(10))
+    server.rows = 0
+    older = replace(in_doubt(10), life=replace(in_doubt(10).life, older_end=11))
+    assert not window(server).must_probe(KEY, older)
 
 
 def test_once_probed_always_probed(server: Server) -> None:
