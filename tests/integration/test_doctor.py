@@ -344,6 +344,7 @@ def test_a_wrong_port_of_clickhouse_is_said_once(bench: Bench) -> None:
     assert "CHS-701" in elsewhere.errors
 
 
+@pytest.mark.soak
 def test_kafka_is_not_there(bench: Bench) -> None:
     bench.make_table()
     report = bench.doctor("kafka.bootstrap=127.0.0.1:1", "kafka.timeout_s=2")
@@ -570,6 +571,7 @@ def test_shards_that_are_not_the_recorded_ones(bench: Bench, clickhouse: list[Em
     assert report.severities("CHS-228") == {"info"}
 
 
+@pytest.mark.soak
 def test_rows_of_the_topic_without_state(bench: Bench) -> None:
     bench.make_table()
     bench.client.command(f"INSERT INTO {bench.database}.t VALUES (1, '{bench.topic}', 0, 0)")

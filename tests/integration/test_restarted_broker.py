@@ -21,6 +21,7 @@ from tests.support.brokers import another_broker
 TP, TIMEOUT_S = TopicPartition("t", 0), 3
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_no_request_waits_for_ever(tmp_path: Path) -> None:
     """⚑ Found by a newcomer: the mirror's coordinator waited in librdkafka for good, and no log said so."""

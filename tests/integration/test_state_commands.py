@@ -495,6 +495,7 @@ def landed(make_job: MakeJob) -> Job:  # noqa: F811
     return job
 
 
+@pytest.mark.soak
 def test_recover_names_the_views_whose_rows_it_cannot_prove(landed: Job) -> None:
     """An insert may have failed between the table and its view just before the state was lost."""
     table = landed.tables[landed.topic]
@@ -509,6 +510,7 @@ def test_recover_names_the_views_whose_rows_it_cannot_prove(landed: Job) -> None
     assert said.count(f"{table}_view") == 1
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHECKPOINT_BEFORE_RESET")
 def test_the_old_checkpoint_after_a_reset(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """⚑ the query would find nothing new and end well, with none of the records in the table."""
@@ -620,6 +622,7 @@ def test_state_and_checkpoint_are_gone(make_job: MakeJob, spark: SparkSession) -
     job.check()
 
 
+@pytest.mark.soak
 def test_rows_without_state_may_be_accepted(landed: Job, spark: SparkSession) -> None:
     """Then they land again, as the user wants."""
     before = rows(landed)
@@ -785,6 +788,7 @@ def test_what_kafka_no_longer_holds_is_accepted_by_its_offsets(landed: Job, spar
     assert sorted(o for p, o, *_ in landed.landed() if p == 1) == [0, 1, 2, 4, *range(6, 30)]
 
 
+@pytest.mark.soak
 def test_several_rows_of_an_offset_are_refused(landed: Job) -> None:
     table = landed.tables[landed.topic]
     command(landed.shards[0], f"INSERT INTO {table} SELECT * FROM {table} WHERE _kafka_partition = 1 LIMIT 1")
@@ -795,6 +799,7 @@ def test_several_rows_of_an_offset_are_refused(landed: Job) -> None:
     assert recover(landed, "--accept-several").exit_code == 0
 
 
+@pytest.mark.soak
 def test_records_that_are_only_in_kafka_before_the_first_row(landed: Job) -> None:
     for shard in landed.shards:
         command(

@@ -140,6 +140,7 @@ def test_a_start_without_state_does_not_land_records_twice(lag: Lag, spark: Spar
         assert len(job.landed(servers=servers)) == 10
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lag", WAYS[:1], indirect=True)
 def test_recover_records_all_that_landed(half: Lag, spark: SparkSession) -> None:
     """⚑ [0, 30) of 60 was recorded, and the next run made 90 rows."""

@@ -165,6 +165,7 @@ def test_topic_recreated(make_job: MakeJob, spark: SparkSession, services: Stack
     assert not job.in_doubt()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("SOURCE_MISSES_OFFSETS")
 def test_the_source_misses_offsets(make_job: MakeJob, spark: SparkSession, services: Stack) -> None:
     job = make_job(partitions=1)
@@ -229,6 +230,7 @@ def test_a_route_that_was_removed_for_a_time(make_job: MakeJob, spark: SparkSess
         job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("OUTSIDE_PROCESSED")
 def test_a_plan_of_offsets_that_never_landed(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
@@ -283,6 +285,7 @@ def test_a_part_expired(half: Job, spark: SparkSession) -> None:
     assert not half.in_doubt()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("IN_DOUBT_LOST")
 @pytest.mark.exit_of("EXPIRED_NOT_HELD")
 def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, services: Stack) -> None:
@@ -350,6 +353,7 @@ def test_the_pipeline_changed(half: Job, spark: SparkSession) -> None:
     half.check()
 
 
+@pytest.mark.soak
 def test_rows_are_deleted_beside_a_projection(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """ClickHouse refuses a lightweight DELETE there, with code 344."""
     job = make_job(partitions=1)
@@ -366,6 +370,7 @@ def test_rows_are_deleted_beside_a_projection(make_job: MakeJob, spark: SparkSes
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("LAYOUT_LOST")
 def test_a_layout_is_not_stored(half: Job, spark: SparkSession) -> None:
     edit(half, sent={"layout": "0123456789abcdef"})
@@ -459,6 +464,7 @@ def test_an_insert_is_refused(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CANNOT_PROBE")
 def test_a_table_that_cannot_be_searched(make_job: MakeJob, spark: SparkSession) -> None:
     engine = "ENGINE = ReplacingMergeTree ORDER BY (_kafka_partition, _kafka_offset)"

@@ -74,6 +74,7 @@ def plan_of(job: Job) -> str:
     return says
 
 
+@pytest.mark.soak
 def test_where_nothing_shows_it_the_command_says_that_it_cannot_check_it(make_job: MakeJob) -> None:
     job = make_job(partitions=1)
     job.send(0, 15)
@@ -108,6 +109,7 @@ def test_rows_of_the_earlier_topic_are_no_rows_of_the_new_one(
     assert ids(job) == list(range(20))
 
 
+@pytest.mark.soak
 def test_a_transform_that_sets_the_timestamp(make_job: MakeJob, spark: SparkSession) -> None:
     """The option that the refusal names is enough, and nothing lands twice."""
     job = make_job(partitions=1)
@@ -141,6 +143,7 @@ def test_nobody_sends_while_the_state_is_rebuilt(make_job: MakeJob) -> None:
     assert "CHS-321" in refused.stderr and "--senders-gone" in refused.stderr
 
 
+@pytest.mark.soak
 def test_records_before_the_first_row_of_a_sink_that_started_at_the_newest(
     make_job: MakeJob, spark: SparkSession
 ) -> None:

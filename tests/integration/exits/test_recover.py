@@ -213,6 +213,7 @@ def test_tables_that_records_name(make_job: MakeJob, spark: SparkSession) -> Non
     assert list(map(int, found.split())) == [21, 25, 33, 50, 52, 53]
 
 
+@pytest.mark.soak
 def test_rows_on_a_shard_that_was_removed(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ nothing said that they are looked for on the configured shards only: the next start inserted them again."""
     job = make_job(partitions=1, shards=2, shard_key=["id"])

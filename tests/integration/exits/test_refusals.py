@@ -65,6 +65,7 @@ def test_resend_without_a_route_and_without_a_word_on_senders(doubtful: Job, spa
     doubtful.check()
 
 
+@pytest.mark.soak
 def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> None:
     """⚑ With its window set again, it looks as if it remembered them: the range is resolved before."""
     setting = f"ALTER TABLE {doubtful.tables[doubtful.topic]} MODIFY SETTING {doubtful.window} = "
@@ -79,6 +80,7 @@ def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> N
     doubtful.check()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("metadata", "there"), [("", False), (None, True)])
 def test_a_window_of_zero_with_a_range_in_doubt(
     make_job: MakeJob, spark: SparkSession, metadata: str | None, *, there: bool
@@ -114,6 +116,7 @@ def test_a_window_of_zero_with_a_range_in_doubt(
     assert list(map(int, ids)) == list(range(30))
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("NO_TABLE")
 def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, services: Stack, spark: SparkSession) -> None:
     """⚑ Created again, it lacks what the state says has landed, of all topics that lead to it."""

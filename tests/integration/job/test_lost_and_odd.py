@@ -93,6 +93,7 @@ def test_markers_and_aborted_records_in_a_doubtful_range(
     job.check()
 
 
+@pytest.mark.soak
 def test_topic_deleted_and_made_anew(make_job: MakeJob, spark: SparkSession, services: Stack) -> None:
     job = make_job(partitions=1)
     job.send(0, 30)
@@ -188,6 +189,7 @@ def test_streams_that_cannot_carry_the_promise(name: str, id: str, make_job: Mak
     assert job.landed() == []
 
 
+@pytest.mark.soak
 def test_a_topic_recreated_between_before_and_the_read(
     make_job: MakeJob, services: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

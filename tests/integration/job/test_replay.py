@@ -390,6 +390,7 @@ def test_marks_whose_token_alone_is_remembered(make_kept: Callable[..., Kept], m
     kept.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("REPLAY_MARKS_THERE")
 def test_some_of_the_marks_of_a_list(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Found by an adversary: it was given up as never landed, and dead letters with a mark were never chosen again."""
@@ -427,6 +428,7 @@ def test_rows_that_somebody_deleted_behind_their_marks(
     assert kept.left() == 2
 
 
+@pytest.mark.soak
 def test_rows_on_a_shard_that_was_removed(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Found by an adversary: verdicts looked at the present shards only, and what they said to do doubled records."""
     kept = make_kept(shards=2)
@@ -467,6 +469,7 @@ def test_a_reset_after_the_replay_that_its_refusal_names(
     assert kept.job.verdict(rows_of=rows_of).exactly_once
 
 
+@pytest.mark.soak
 def test_a_reset_and_a_replay_do_not_meet(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ A list in doubt is settled before a reset, a replay that has chosen already is stopped by it, and one that begins in
     the middle of it sends nothing.  The table cannot show which records it has.

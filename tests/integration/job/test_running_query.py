@@ -187,6 +187,7 @@ def test_all_topics_wait_behind_aborted_transactions(make_job: MakeJob, spark: S
     job.check()
 
 
+@pytest.mark.soak
 def test_what_kafka_does_not_show_yet_may_be_a_record(make_job: MakeJob) -> None:
     """⚑ A planned range could be read to its end.  A follower or a new leader that lags ends before it, as an open
     transaction does here: the range counted as empty, and was passed over.

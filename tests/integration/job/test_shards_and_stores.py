@@ -173,6 +173,7 @@ def test_a_removed_shard_keeps_its_rows(make_job: MakeJob, spark: SparkSession) 
     job.check()
 
 
+@pytest.mark.soak
 def test_each_shard_has_the_table_in_a_database_of_its_own(make_job: MakeJob, spark: SparkSession) -> None:
     """Both on one server, as in a ring of servers of which each holds a replica of two shards."""
     job = make_job(partitions=1, table=False)

@@ -56,6 +56,7 @@ def asked(bench: Bench, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_BEFORE")
 def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> None:
     """⚑ Another program wrote them: they would land again."""
@@ -80,6 +81,7 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
         eventually("all records", lambda: offsets(bench, "a", "c") == {"a": [*range(5)], "c": [*range(5)]})
 
 
+@pytest.mark.soak
 def test_a_table_that_lost_its_chain_is_not_a_new_one(make_bench: MakeBench) -> None:
     """⚑ It began with the next records, behind what had been handed over and not committed yet."""
     bench = make_bench(tables=("a", "b"))

@@ -59,6 +59,7 @@ def ids(bench: Bench) -> list[int]:
     return sorted(n for _, _, n in bench.landed().elements())
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_TABLE_MOVED")
 def test_two_people_decide_about_one_halt(make_bench: MakeBench) -> None:
     """⚑ The second answer, to a plan that was shown before, set the table back: records landed twice."""

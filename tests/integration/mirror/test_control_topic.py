@@ -194,6 +194,7 @@ def test_only_a_missing_partition_concerns_the_state_of_clickhouse(make_bench: M
     assert f"`chsink state reset {bench.topic} 99`" in no_partition.value.hint
 
 
+@pytest.mark.soak
 def test_a_dropped_table_is_not_one_to_be_created(make_bench: MakeBench) -> None:
     """⚑ The fix said to set auto_create, which was set."""
     bench = make_bench()

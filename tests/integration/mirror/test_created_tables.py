@@ -95,6 +95,7 @@ def test_a_table_is_created_from_its_records(make_job: Callable[..., Mirrored], 
     assert len(job.catalog.load_table(TABLE).inspect.partitions()) == 4
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_NO_ICEBERG_TYPES")
 def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
     """⚑ A-2: before there is a record; what has no Iceberg type is named."""
@@ -164,6 +165,7 @@ def test_a_topic_without_a_record_waits(make_job: Callable[..., Mirrored], stack
     assert sorted(rows.column("_kafka_offset").to_pylist()) == list(range(7))
 
 
+@pytest.mark.soak
 def test_a_topic_of_which_nothing_can_be_read_waits(
     make_job: Callable[..., Mirrored], stack: Stack, spark: SparkSession
 ) -> None:

@@ -606,6 +606,7 @@ def test_groups_that_expired(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_a_hole_is_read_in_pieces_that_take_no_longer_than_a_limit(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,7 @@ def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: TableVerdict)
     assert sorted(n for _, _, n in bench.landed("archive")) == ([1, 2, 3] if choice is TableVerdict.REREAD else [3])
 
 
+@pytest.mark.soak
 def test_a_second_table_that_holds_rows(make_bench: MakeBench) -> None:
     """⚑ Nobody knows whether they are the topic's."""
     bench = make_bench()
@@ -272,6 +273,7 @@ def test_a_table_that_was_dropped(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_TABLE_RECREATED")
 def test_a_table_that_was_made_again_while_the_mirror_ran(make_bench: MakeBench) -> None:
     """R-10."""
@@ -413,6 +415,7 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict
     assert bench.landed() - gone == wanted
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_deleted(make_bench: MakeBench) -> None:
     """CHS-201 for all tables.  Nothing that was handed over is lost: it lands once the topic exists again."""
     bench = make_bench()

@@ -133,6 +133,7 @@ def test_the_mirror_goes_on_behind_the_last_rows(make_bench: MakeBench, control:
     lands_on(bench)
 
 
+@pytest.mark.soak
 def test_one_table_of_two_lost_its_record(make_bench: MakeBench) -> None:
     """⚑ What the other one holds is not asked of the rows, and the group stays where it is."""
     bench = make_bench(tables=("orders", "archive"))
@@ -160,6 +161,7 @@ def test_records_that_the_job_skips_are_no_hole(make_bench: MakeBench) -> None:
     assert sorted(n for _, _, n in bench.landed()) == [1, 2]
 
 
+@pytest.mark.soak
 def test_tables_that_share_a_topic_reach_equally_far(make_bench: MakeBench) -> None:
     """⚑ The last row of one says nothing by itself: what follows may be rows of the other, also by another map."""
     bench, map_ = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}
@@ -253,6 +255,7 @@ def from_the_start(bench: Bench, said: Said, schema: Schema, end: int) -> None:
     bench.rounds(later, 2)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_OF_OTHERS")
 def test_a_topic_that_was_made_again_since(make_bench: MakeBench) -> None:
     """⚑ Rows of the earlier topic hide that records of the new one never landed; their timestamps tell."""
@@ -288,6 +291,7 @@ def test_rows_without_offsets(make_bench: MakeBench) -> None:
     assert bench.landed("anew") == bench.sent()
 
 
+@pytest.mark.soak
 def test_rows_that_are_older_than_the_columns(make_bench: MakeBench) -> None:
     """⚑ Partition 1 seemed to have no row, and landed again."""
     plain = Schema(*SCHEMA.fields[:2])

@@ -53,6 +53,7 @@ def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
     assert "no records" in chsink(bench, "backfill", "shop.orders").stdout
 
 
+@pytest.mark.soak
 def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
     """⚑ Its rows were not asked for: ``--reread`` landed them again, and so did ``--skip`` if the group was below."""
     bench = make_bench(partitions=2)
@@ -78,6 +79,7 @@ def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
     assert bench.landed() == bench.sent()
 
 
+@pytest.mark.soak
 def test_a_table_whose_chain_was_set_back_and_that_was_set_to_a_snapshot_beside_its_history(
     make_bench: MakeBench,
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_table_whose_chain_was_set_back_and_that_was_set_to_a_snapshot_beside_
     lands_from(bench, 2)
 
 
+@pytest.mark.soak
 def test_a_table_that_is_set_to_a_newer_snapshot_after_reread(make_bench: MakeBench) -> None:
     """⚑ The snapshot was newer than the one that the chain named, and the one between had expired: nobody noticed, and
     the records that it held landed again.

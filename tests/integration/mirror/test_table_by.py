@@ -192,6 +192,7 @@ def rolled_back(bench: Bench, map_: Mapping[str, str]) -> None:
     assert offsets(bench, "a", "b") == {"a": [0], "b": [1, 3]}
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_UNKNOWN")
 def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> None:
     """⚑ To resolve it with --reread ended in CHS-352, and to undo the change in the halt of the table before it."""

@@ -93,6 +93,7 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
     lands_on(bench)
 
 
+@pytest.mark.soak
 def test_a_table_that_is_rolled_back_after_the_takeover(make_bench: MakeBench) -> None:
     """⚑ Also where no file waited for it: the connector's rows count as landed."""
     bench = make_bench()
@@ -139,6 +140,7 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
 
 
+@pytest.mark.soak
 def test_an_interrupted_takeover_of_tables_that_bear_no_mark(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
