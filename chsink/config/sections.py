@@ -196,7 +196,8 @@ class Errors(Section):
     least N. With more, the job stops before it inserts anything of the chunk. Tombstones that `on_tombstone` skips or
     keeps do not count."""
     on_gap: Literal["halt", "record"] = "halt"
-    """What to do about offsets that Kafka deleted before chsink read them: stop the job, or record the gap."""
+    """What to do about offsets that Kafka deleted before chsink read them: stop the job, or record the gap. A
+    job that stopped for it also needs a new checkpoint."""
     on_rewind: Literal["halt", "skip"] = "halt"
     """What to do if a batch offers only offsets that landed before: stop the job, or skip them."""
     in_doubt: Literal["halt", "dead_letter"] = "halt"

@@ -118,6 +118,8 @@ def _days(found: re.Match[str], label: str) -> int:
 
 def shifted(digits: int, exponent: int, label: str) -> int:
     """Digits · 10^exponent, which must be an integer of a plausible size."""
+    if not digits:  # 0 is 0 in each unit
+        return 0
     if exponent < 0:
         raise MisfitError(_FINER + label)
     if exponent > EXPONENT_MAX:

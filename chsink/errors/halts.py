@@ -39,13 +39,18 @@ LOG_SHRANK = halt(
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; to continue with the topic as it is, " + RESUME_EITHER,
+    "Kafka lost records, or the topic was recreated; in the latter case, "
+    + OLD_VERSIONS
+    + "to continue with the topic as it is, "
+    + RESUME_EITHER,
 )
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
-    "none of these offsets has landed; Kafka lost records, or the topic was recreated; to continue with the topic as "
-    "it is, " + RESUME,
+    "none of these offsets has landed; Kafka lost records, or the topic was recreated; in the latter case, "
+    + OLD_VERSIONS
+    + "to continue with the topic as it is, "
+    + RESUME,
 )
 STATE_LOST = halt(
     "CHS-302",
@@ -304,7 +309,8 @@ FOREIGN_ROWS = halt(
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was recreated; "
+    "Kafka deleted records, or the topic was recreated; in the latter case, "
+    + OLD_VERSIONS
     + RESUME_EITHER
     + ". A start continues from the recorded state, and errors.on_gap decides whether a gap halts it",
 )
@@ -367,8 +373,8 @@ RESEND_NOT_READABLE = preflight(
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
     "check the table, then pass "
     + ALL_THERE
-    + "; otherwise pass --expired to land what Kafka still holds (refused if the topic was created again), or --lost to"
-    " give up all missing rows",
+    + "; otherwise pass --expired to land what Kafka still holds (refused if the topic was created again; if you have "
+    "changed the table or the job file since, undo that first), or --lost to give up all missing rows",
 )
 RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",

@@ -547,7 +547,7 @@ DELETES_NEED_KEYS = config(
     'errors.on_tombstone = "delete" reads the key of each record, but the route of topic {topic} {problem}',
     'set key_format and key_columns for the route; with format = "debezium", which has deletes of its own, set '
     'errors.on_tombstone = "skip"; it is set for all routes, so if another one needs "delete", give this topic a job '
-    "of its own",
+    "of its own, with a new table: it lands the topic again from kafka.starting_offsets on",
 )
 DEAD_LETTERS_TABLE_TAKEN = config(
     "CHS-115",

@@ -7,10 +7,12 @@ from chsink.errors.steps import (
     ALL_THERE,
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
+    FED_AGAIN,
     LETTERS,
     NEW_CHECKPOINT,
     OLD_VERSIONS,
     RECOVER,
+    REPLAY_AGAIN,
     RESOLVE_BEFORE_START,
     RESUME_EITHER,
     choose,
@@ -23,12 +25,17 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it, do one of three things. If other replicas still have it: create it here again, "
     "and it fetches its rows (if this replica is still registered, first run SYSTEM DROP REPLICA 'NAME' FROM TABLE "
-    "{table} on another one). Or restore it from a backup; `chsink verify` then names the offsets that the backup "
-    "lacks. Or stop the job, create the table, and run `chsink state reset --table {named:shell}`. Of the records "
-    "that Kafka still holds, delete the rows that are in it on any shard, the rows in the targets of its views, and "
+    "{table} on another one). Or restore it from a backup"
+    + FED_AGAIN
+    + "; `chsink verify` then names the offsets that the backup lacks. Or stop the job, create the table, and run "
+    "`chsink state reset --table {named:shell}`. Of the records that Kafka still holds, delete the rows that are in it "
+    "on any shard, the rows in the targets of its views, and "
     + LETTERS
-    + ". If dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, so that "
-    "`chsink dlq replay` lands them again. Then " + NEW_CHECKPOINT + ": chsink lands what Kafka still holds"
+    + "; "
+    + REPLAY_AGAIN
+    + ". Then "
+    + NEW_CHECKPOINT
+    + ": chsink lands what Kafka still holds"
 )
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
@@ -36,9 +43,8 @@ _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_exis
 TOPIC_MISSING = preflight(
     "CHS-201",
     "Kafka at {bootstrap} has no {what}",
-    "if a mirrored topic was deleted, create it again, and start the mirror once before you remove its route: records"
-    " that wait for a commit land only then; otherwise create the topic, or correct or remove its [[route]] or "
-    "[[mirror.route]]",
+    "create the topic, or correct or remove its [[route]] or [[mirror.route]]; but if a mirrored topic was deleted, "
+    "first create it again and start the mirror once: records that wait for a commit land only then",
     ok="{topic} exists, with id {id}; partitions: {partitions}",
 )
 PARTITION_MISSING = preflight(
@@ -192,9 +198,9 @@ VOLATILE_DEFAULT = preflight(
 NO_DEDUPLICATION = preflight(
     "CHS-210",
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
-    "ClickHouse has forgotten its tokens. Stop the job and resolve what is in doubt before you change the setting: "
-    + RESOLVE_BEFORE_START
-    + ". Then run ALTER TABLE {table} MODIFY SETTING {setting} = 10000",
+    "if no record has landed in the table yet, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise "
+    "ClickHouse has forgotten its tokens: stop the job, and resolve what is in doubt before you run this statement: "
+    + RESOLVE_BEFORE_START,
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -549,14 +555,19 @@ TABLE_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row of {topic}, but offsets of {topic} landed in it: {offsets}; chsink does not read them again by "
     "itself",
-    "if the rows were removed on purpose, or these records have no rows, no action is needed; if the table was "
-    "dropped and created again, stop the job, then do one of two things. Restore the rows from a backup, and run "
-    "`chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what Kafka still "
-    "holds: run `chsink state reset {topic} --table {table:shell}`; {delete}; from the targets of its views, delete "
-    "all rows of the records that Kafka still holds, older ones too; delete "
+    "if the rows were removed on purpose, or these records have no rows, no action is needed; if they were "
+    "removed by mistake, or the table was dropped and created again, stop the job, then do one of two things. Restore "
+    "the rows from a backup"
+    + FED_AGAIN
+    + ", and run `chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what "
+    "Kafka still holds: run `chsink state reset {topic} --table {table:shell}`; of the records that Kafka still holds, "
+    "delete the rows that have landed in {table} since then, and all rows in the targets of its views, older ones too; "
+    "keep the rows of all other records (the table may have their only copy); delete "
     + LETTERS
-    + "; if dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, so that "
-    "`chsink dlq replay` lands them again; then " + NEW_CHECKPOINT,
+    + "; "
+    + REPLAY_AGAIN
+    + "; then "
+    + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
@@ -566,13 +577,13 @@ TABLE_IS_ANOTHER = preflight(
     "if clickhouse.endpoints was changed by mistake, stop the job and change it back; if a copy of this job runs with"
     " the same [state], stop the copy and give it its own sink name. In each case, also if the table was created "
     "again, run `chsink verify`: it names the offsets whose rows are missing here. Copy these rows to {table} from "
-    "the table in which they landed, or restore them from a backup",
+    "the table in which they landed, or restore them from a backup" + FED_AGAIN,
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
     "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
-    "or a replica; then run `chsink verify`: it names the offsets whose rows are still missing",
+    "or a replica" + FED_AGAIN + "; then run `chsink verify`: it names the offsets whose rows are still missing",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -1117,8 +1128,9 @@ DELETES_UNKNOWN = preflight(
     "CHS-278",
     'errors.on_tombstone = "delete" cannot work for table {table}: {problem}',
     "use a table with ENGINE = ReplacingMergeTree(_kafka_offset, is_deleted) for this topic alone, whose ORDER BY, "
-    "PARTITION BY and shard key use only the columns of key_columns; or give this topic a job of its own, and set "
-    'errors.on_tombstone to "skip" or "dead_letter" there',
+    "PARTITION BY and shard key use only the columns of key_columns; or give this topic a job of its own, with a "
+    'new table (it lands the topic again from kafka.starting_offsets on) and errors.on_tombstone = "skip" or '
+    '"dead_letter"',
 )
 KAFKA_LOGIN_REFUSED = preflight(
     "CHS-299",

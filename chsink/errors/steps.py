@@ -37,8 +37,16 @@ LETTERS: Final = (
     "dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
-    "if the table is a ReplacingMergeTree whose version is _kafka_offset, first move the rows of the earlier records "
-    "to another table: they would hide rows of new ones; "
+    "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move the "
+    "rows of the earlier records to another table: they would hide rows of new ones; "
+)
+REPLAY_AGAIN: Final = (
+    "if dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, and the rows "
+    "of these dead letters in the targets of the table's views, so that `chsink dlq replay` lands them again"
+)
+FED_AGAIN: Final = (
+    " (an INSERT feeds the table's views again: if their targets still have these rows, drop the views first, and "
+    "create them again afterwards)"
 )
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (

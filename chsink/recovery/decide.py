@@ -12,6 +12,7 @@ from typing import Literal
 
 from chsink.clickhouse.cluster import Cluster
 from chsink.errors import ChsinkError, halts
+from chsink.errors.counts import counted
 from chsink.errors.several import raise_all
 from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import StateStore
@@ -64,21 +65,19 @@ def plan_reset(
     found = find(store, sink, topic, partitions, table)
     check_settled(store, sink, found)
     tables, topics = sorted({key.table for key in found}), sorted({key.topic for key in found})
+    count = counted(len({key.topic_partition for key in found}), "partitions")
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
     letters = "; ".join(f"those of {key.table} have {letters_of(key)}" for key in {k.table: k for k in found}.values())
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
-        (
-            f"the recorded ranges of {', '.join(topics)} ({len({key.topic_partition for key in found})} partitions) in "
-            f"{', '.join(tables)} are forgotten; rows in the tables stay as they are"
-        ),
+        f"the recorded ranges of {', '.join(topics)} ({count}) in {', '.join(tables)} are forgotten; rows stay there",
         "start with a new checkpoint: it reads these partitions from the first record that Kafka holds",
         *_says_chosen(found, find(store, sink, topic, partitions)),
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
         (
             "records that Kafka still holds land again: before the next start, delete their rows, also in the targets "
             f"of dependent views, and their dead letters and replay marks ({letters}), by topic, partition and offset; "
-            "keep those of records that Kafka no longer holds"
+            "keep those of records that Kafka no longer holds (in a compacted topic, they lie between the others)"
         ),
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",

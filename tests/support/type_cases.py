@@ -68,9 +68,10 @@ RULES = (
     ),
     Rule(
         "`FixedString(N)`",
-        "strings of at most N bytes; ClickHouse fills the rest with zero bytes",
+        "the text of a string, or any other JSON value as it was written, of at most N bytes; ClickHouse fills the rest "
+        "with zero bytes",
         "longer strings",
-        {"FixedString(2)": ['"a"', '"ab"']},
+        {"FixedString(2)": ['"a"', '"ab"', "[]"]},
         {"FixedString(2)": ['"abc"']},
     ),
     Rule(
@@ -82,29 +83,32 @@ RULES = (
     ),
     Rule(
         "`DateTime`",
-        "ISO 8601 with a space or `T`, with or without `Z` or an offset; a number of seconds since 1970",
+        "ISO 8601 with a space or `T`, with or without `Z` or an offset, also without minutes or a time; a number of seconds "
+        "since 1970",
         "fractions of a second, a local time that a clock change skips",
-        {"DateTime": ['"2026-01-31 23:59:59"', '"2026-01-31T23:59:59Z"', '"2026-01-31T23:59:59+02:00"', "1767225600"]},
+        {"DateTime": ['"2026-01-31 23:59:59"', '"2026-01-31T23:59:59Z"', '"2026-01-31T23:59:59+02:00"', '"2026-01-31"', "1767225600"]},
         {"DateTime": ["1.5"]},
     ),
     Rule(
         "`DateTime64(p)`",
-        "the same, with at most p decimal places; a whole number counts ticks of 10⁻ᵖ s, a number with a fraction counts "
-        "seconds",
+        "the same, with at most p decimal places; a whole number counts ticks of 10⁻ᵖ s, a number that is written "
+        "with a point or an exponent counts seconds",
         "more decimal places; whole numbers that could also be in another unit",
-        {"DateTime64(3)": ['"2026-01-31 23:59:59.123"', "1767225600000", "1767225600.5"]},
+        {"DateTime64(3)": ['"2026-01-31 23:59:59.123"', "1767225600000", "1767225600.5", "1767225600.0"]},
         {"DateTime64(3)": ['"2026-01-31 23:59:59.1234"', "1767225600"]},
     ),
     Rule(
         "`Time`, `Time64(p)`",
-        "`[-]HHH:MM:SS[.fraction]` in quotes, numbers",
+        "`[-]HHH:MM:SS[.fraction]` in quotes; a number of seconds (for `Time64(p)`, a whole number counts ticks of 10⁻ᵖ s, "
+        "a number that is written with a point or an exponent counts seconds)",
         "more decimal places",
-        {"Time": ['"-1:00:00"', "7"], "Time64(3)": ['"100:00:00.125"']},
+        {"Time": ['"-1:00:00"', "7"], "Time64(3)": ['"100:00:00.125"', "7000", "7.0"]},
         {"Time": ["1.5"], "Time64(3)": ['"0:00:00.1255"']},
     ),
     Rule(
         "`UUID`, `IPv4`, `IPv6`, `Enum`",
-        "text as ClickHouse writes it; for an `Enum` also its number",
+        "text as ClickHouse writes it; a `UUID` also without dashes, an IPv4 address also in an `IPv6`; for an `Enum` also "
+        "its number",
         "anything else",
         {
             "UUID": ['"123e4567-e89b-12d3-a456-426614174000"'],

@@ -23,7 +23,7 @@ from chsink.clickhouse.unaccounted import QUERY_LIMIT_S
 from chsink.errors import preflight
 from chsink.findings import Finding, Severity, found, passed
 from chsink.formats.pipeline import digest_of, part_of
-from chsink.notation.sql import quote_identifier, quote_string, quote_table
+from chsink.notation.sql import quote_string, quote_table
 from chsink.ports import Clock
 from chsink.sharding import Layout
 from chsink.statemachine.records import Phase, StateKey, StateRecord
@@ -51,7 +51,7 @@ def emptied_findings(
     topic = target.topic if target.table.takes_places and not any(map(_shared, mine.values())) else None
     lacking = [_is_empty(shard, clock, topic) for shard in target.shards]
     if all(lacking):
-        said = {"table": target.name, "topic": target.topic, "delete": _deleting(target)}
+        said = {"table": target.name, "topic": target.topic}
         yield found(Severity.WARNING, preflight.TABLE_IS_EMPTY, **said, offsets=f"{landed:,}")
         return
     held = [r.seen.marks for r in mine.values() if r.sent.layout == layout and len(r.seen.marks) >= len(target.shards)]
@@ -84,15 +84,6 @@ def _is_of(record: StateRecord, table: str) -> bool:
 def _shared(record: StateRecord) -> bool:
     """Whether the topic's rows may all have gone to other tables."""
     return bool(choice_of(record.sent.pipeline)) or not record.sent.pipeline
-
-
-def _deleting(target: RoutedTable) -> str:
-    """What removes rows that land after this was found: they would be read again."""
-    rows = f"delete the rows of topic {target.topic} that landed in {target.name} since it was created again"
-    if TOPIC not in {c.name for c in target.table.columns}:
-        return rows
-    which = f"{quote_identifier(TOPIC)} = {quote_string(target.topic)}"
-    return f"{rows}, on each shard: {target.table.deleting(which)}"
 
 
 def _is_empty(shard: ShardTable, clock: Clock, topic: str | None = None) -> bool:

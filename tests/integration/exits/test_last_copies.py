@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
+from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError, PreflightError
 from tests.integration.exits.commands import command_of, follow, settings_of
 from tests.integration.job.conftest import MakeJob
@@ -178,9 +179,12 @@ def test_a_topic_made_anew_and_lost_state(make_job: MakeJob, spark: SparkSession
     assert ids(job) == Counter(range(1000, 1020))
 
 
-def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job: MakeJob, spark: SparkSession) -> None:
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(
+    make_job: MakeJob, spark: SparkSession, *, expired: bool
+) -> None:
     """⚑ Its view still had the older rows, and got them again.  Replay marks outlived the dead letters: the same records
-    became dead letters again, counted as replayed, and stayed in no table.
+    became dead letters again, counted as replayed, and stayed in no table.  ``expired``: Kafka deleted these records.
     """
     job = make_job(partitions=1, columns="id UInt8, text String")
     place, job.settings = make_letters(job)
@@ -200,29 +204,32 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(make_job:
     job.make_table(job.topic, columns="id UInt8, text String")
     job.everywhere(view)
     job.send(0, 2)
+    if expired:
+        delete_records(job.bootstrap, job.topic, 0, 16)
 
     said = " ".join(CliRunner().invoke(app, ["doctor", "-c", str(job.file()), *settings_of(job)]).stdout.split())
     again = said.partition("land again what Kafka still holds")[2]
     [reset] = re.findall(r"`chsink state (reset \S+ --table \S+)", again)
     done = run(job, *reset.split(), "--yes", *settings_of(job))
     assert done.exit_code == 0
-    [delete] = re.findall(r"DELETE FROM [^;]+", again)
-    command(url, f"{delete} SETTINGS lightweight_deletes_sync = 2")
-    assert (
-        "from the targets of its views, delete all rows of the records that Kafka still holds, older ones too" in again
-    )
-    command(url, f"TRUNCATE TABLE {table}_filled")
+    assert "of the records that Kafka still holds, delete the rows that have landed in" in again
+    assert "and all rows in the targets of its views, older ones too" in again
     assert (
         "delete the dead letters that this sink wrote of these records for the table, with their replay marks" in again
     )
     [which] = re.findall(r"have (sink IN \(.*?\) AND `table` = '[^']+')", " ".join(done.output.split()))
-    command(url, f"DELETE FROM {place} WHERE {which} SETTINGS lightweight_deletes_sync = 2")
+    if expired:
+        assert "delete only the replay marks, and the rows of these dead letters in the targets of the" in again
+        which += " AND endsWith(sink, '~replay')"
+    held = "id BETWEEN 10 AND 11 OR id >= 1000" if expired else "1"
+    for place_, rows in ((place, which), (table, "1"), (f"{table}_filled", held)):
+        command(url, f"DELETE FROM {place_} WHERE {rows} SETTINGS lightweight_deletes_sync = 2")
     job.lose_checkpoint()
     job.drain(spark, {"kafka.starting_offsets": "latest"})
     command(url, widened)
     assert dlq(job, "replay", "--yes").exit_code == 0
 
-    assert ids(job) == Counter([*range(12), *range(1000, 1006)])
+    assert ids(job) == Counter([*range(10 if expired else 0, 12), *range(1000, 1006)])
     assert len(select(url, f"SELECT id FROM {table}_filled FORMAT TSV").split()) == 18
 
 

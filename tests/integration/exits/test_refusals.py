@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import Result
 
 from chsink.embedded.stack import Stack
+from chsink.embedded.topics import delete_records
 from chsink.errors import PreflightError
 from chsink.recovery.accepted import Accepted
 from chsink.recovery.change import carry_out
@@ -19,7 +20,7 @@ from chsink.recovery.survey import survey
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import Job, command, select
-from tests.support.told import option_of, says, statements_of, words_of
+from tests.support.told import option_of, says, words_of
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +86,7 @@ def test_a_table_that_forgot_all_tokens(doubtful: Job, spark: SparkSession) -> N
 def test_a_window_of_zero_with_a_range_in_doubt(
     make_job: MakeJob, spark: SparkSession, metadata: str | None, *, there: bool
 ) -> None:
-    """⚑ What the start says, in its order: the verdict, then the ALTER.  Also where the table shows no offsets."""
+    """⚑ The verdict, and only then the ALTER, as the start says.  Also where the table shows no offsets."""
     job = make_job(partitions=1, metadata=metadata)
     table, [shard] = job.tables[job.topic], job.shards
     job.send(0, 25)
@@ -102,10 +103,10 @@ def test_a_window_of_zero_with_a_range_in_doubt(
     command(shard, f"ALTER TABLE {table} MODIFY SETTING {job.window} = 0")
     with pytest.raises(PreflightError, match="CHS-210") as caught:
         job.drain(spark)
-    first, _, then = caught.value.hint.partition("Then run ")
+    first, _, then = caught.value.hint.partition("resolve what is in doubt before you run this statement: ")
     verdict = "--landed" if there else "--resend"
-    assert "run `chsink state resolve TOPIC PARTITION` before the next start" in first and verdict in first
-    [alter] = re.findall(r"ALTER TABLE \S+ MODIFY SETTING \w+ = \d+", then)
+    assert "run `chsink state resolve TOPIC PARTITION` before the next start" in then and verdict in then
+    [alter] = re.findall(r"ALTER TABLE \S+ MODIFY SETTING \w+ = \d+", first)
 
     done(resolve(job, verdict, *(() if there else ("--senders-gone",))))
     command(shard, alter)
@@ -147,7 +148,9 @@ def test_a_table_that_was_dropped_with_its_rows(make_job: MakeJob, services: Sta
 def test_a_table_that_was_created_again_without_a_word(
     make_job: MakeJob, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """⚑ The start cannot know that its rows were not removed on purpose, and goes on.  It says what to do if not."""
+    """⚑ The start cannot know that its rows were not removed on purpose, and goes on.  It says what to do if not: some
+    of the rows that landed meanwhile are the only copies.
+    """
     job = make_job(partitions=2)
     job.send(0, 60)
     job.send(1, 60)
@@ -161,14 +164,18 @@ def test_a_table_that_was_created_again_without_a_word(
     assert "CHS-266" in said
     assert "offsets of " + job.topic + " landed in it: 120" in said
 
+    delete_records(job.bootstrap, job.topic, 0, 62)
     again = said.partition("land again what Kafka still holds")[2]
     done(run(job, *words_of(again, "reset")[1:], "--yes"))
-    [delete] = statements_of(again, "DELETE FROM")
-    command(job.shards[0], f"{delete} SETTINGS lightweight_deletes_sync = 2")
+    says(again, "keep the rows of all other records")
+    assert "DELETE FROM" not in again
+    table, held = job.tables[job.topic], "_kafka_offset >= 62 SETTINGS lightweight_deletes_sync = 2"
+    command(job.shards[0], f"DELETE FROM {table} WHERE {held}")
     says(again, "start with a new checkpoint")
     job.lose_checkpoint()
     job.drain(spark, {"kafka.starting_offsets": "latest"})
-    job.check()
+    rows = select(job.shards[0], f"SELECT _kafka_partition, _kafka_offset FROM {table} ORDER BY ALL FORMAT TSV")
+    assert rows.split("\n")[:-1] == [f"0\t{n}" for n in range(60, 65)] + [f"1\t{n}" for n in range(60)]
 
 
 @pytest.mark.exit_of("SEVERAL_IN_DOUBT")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chsink.decode import Column, Decoded, JsonDecoder
+from chsink.decode.epoch import with_unit
 from chsink.decode.exact import ExactDecoder
 from chsink.decode.fast import FastPlan
 from chsink.decode.fields import fields_of
+from chsink.decode.json_decoder import FieldDecoder
 from chsink.decode.refused_texts import Refused
 from tests.support.examples import examples
 
@@ -338,3 +341,34 @@ def test_what_the_fast_path_lets_through_is_what_the_reference_gives(
         for array, wire in zip(arrays, expected, strict=True):
             array.validate(full=True)
             assert array.type == wire.type
+
+
+epochs = st.one_of(
+    st.sampled_from(["0", "-0", "1000", "1500", "1767225600", "1767225600123", "1767225600123456789"]),
+    st.integers(-(2**40), 2**62).map(str),
+).flatmap(lambda number: st.sampled_from([number, f'"{number}"']))
+"""Whole numbers, as they are and in quotes."""
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.sampled_from(["DateTime", "DateTime64(3)", "DateTime64(6, 'Asia/Tokyo')", "DateTime64(9)", "Time", "Time64(3)"]),
+    st.sampled_from(["seconds", "millis", "micros", "nanos"]),
+    st.lists(epochs, min_size=1, max_size=6),
+)
+@example("DateTime", "millis", ["0", "1767225600000"])
+@example("DateTime64(3)", "nanos", ['"0"', '"1767225600123000000"'])
+def test_counts_of_a_unit_have_the_outcome_that_they_have_alone(kind: str, unit: str, some: list[str]) -> None:
+    """⚑ 0 is 0 in each unit: else a record's neighbours would decide whether it is a row or a dead letter."""
+    [field] = fields_of([Column("t", kind)], "UTC")
+    codec = with_unit(field.codec, unit)
+    assert codec is not None
+    found = [f'{{"t":{number}}}'.encode() for number in some]
+
+    def fates(records: list[bytes]) -> list[tuple[str, Any]]:
+        decoder = FieldDecoder([replace(field, codec=codec)])
+        return outcome(decoder.decode(pa.array(records, pa.binary())), len(records))
+
+    reference, alone = ExactDecoder([replace(field, codec=codec)]), [fates([record])[0] for record in found]
+    assert fates(found * 40) == alone * 40
+    assert [fate == "row" for fate, _ in alone] == [reference.fit(record) is not None for record in found]
