@@ -57,8 +57,9 @@ def looked(result: Result) -> Looked:
 
 
 def cli(job: Job, *words: str) -> Result:
-    """A command with the job's file and its settings."""
-    return CliRunner().invoke(app, [*words, "-c", str(job.file()), *settings_of(job)])
+    """A command with the job's file, which a message may name, and its settings."""
+    file = str(job.file())
+    return CliRunner().invoke(app, [*words, *(() if "-c" in words else ("-c", file)), *settings_of(job)])
 
 
 def look(job: Job) -> Looked:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from string import Formatter
+from collections.abc import Callable, Sequence
 
 import pytest
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from chsink.cli.main import app
 from chsink.errors import ChsinkError
-from chsink.errors.catalogue import CATALOGUE
-from tests.integration.exits.commands import settings_of
+from tests.integration.exits.looked import Finding, Looked, cli, look
 from tests.support.job import Job, command
 from tests.support.told import Said, statements_of, words_of
 
 
 def chsink(job: Job, *words: str, code: int = 0) -> Result:
     """A command on the job, which a message may name with its job file."""
-    file = job.file()
-    result = CliRunner().invoke(app, [*words, *(() if "-c" in words else ("-c", str(file))), *settings_of(job)])
+    result = cli(job, *words)
     assert result.exit_code == code, result.output
     return result
 
@@ -49,25 +43,14 @@ def alter(job: Job, said: Said) -> None:
         job.everywhere(statement)
 
 
-def findings(job: Job) -> Sequence[Mapping[str, str]]:
+def findings(job: Job) -> Sequence[Finding]:
     """What ``chsink doctor`` finds, besides what is well."""
-    file = job.file()
-    result = CliRunner().invoke(app, ["doctor", "--json", "-c", str(file), *settings_of(job)])
-    assert result.exit_code in {0, 1}, result.output
-    return [one for one in json.loads(result.stdout)["findings"] if one["severity"] != "ok"]
+    return [one for one in look(job).findings if one["severity"] != "ok"]
 
 
-@cache
-def _sentence(entry: str) -> re.Pattern[str]:
-    parts = Formatter().parse(CATALOGUE[entry].sentence)
-    return re.compile(
-        "".join(re.escape(text) + ("" if name is None else ".+") for text, name, _, _ in parts), re.DOTALL
-    )
-
-
-def is_of(entry: str, finding: Mapping[str, str]) -> bool:
+def is_of(entry: str, finding: Finding) -> bool:
     """Whether the finding is this entry of the catalogue."""
-    return finding["id"] == CATALOGUE[entry].id and _sentence(entry).search(finding["sentence"]) is not None
+    return bool(Looked([finding]).of(entry))
 
 
 def found(entry: str, job: Job) -> str:
