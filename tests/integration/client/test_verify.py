@@ -222,6 +222,7 @@ def test_the_default_of_a_column_and_the_first_row_with_another_value(client: Cl
         varying.default_of(client, 0)
 
 
+@pytest.mark.soak
 def test_a_long_aborted_transaction_takes_longer_than_the_timeout(kafka: EmbeddedKafka, topic: MakeTopic) -> None:
     """⚑ The client skips it silently, and Kafka answers all the while: it counted as silent (CHS-702).  Here, each answer
     takes 0.4 s, and is twice as large as the one before.

@@ -307,6 +307,7 @@ def test_a_replay_lands_each_dead_letter_once(
     assert kept.replay()["landed"] == 0
 
 
+@pytest.mark.soak
 def test_forgotten_tokens_are_looked_for(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Between a crash and the next replay, the table forgets every token.  Meanwhile others took over from a replay that
     had chosen already.

@@ -156,6 +156,7 @@ def test_an_interrupted_takeover_of_tables_that_bear_no_mark(
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_UNSURE")
 def test_compacted_and_expired(make_bench: MakeBench) -> None:
     """⚑ No snapshot of the connector is left: a person names it, and looks which of its files each table has.  That the
