@@ -160,7 +160,7 @@ class ClickHouseChecks:
                 if per_block is None:
                     per_block = self._setting(shard.client, "max_partitions_per_insert_block")
                 for table in shard.table.with_fed:
-                    touched = servers.table_partitions(shard.client, table)
+                    touched = servers.table_partitions(shard.client, table) if table.partition_key else 0
                     rows = None if transformed or table is not shard.table else self._config.clickhouse.chunk_offsets
                     load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0), rows)
                     called = name if table is shard.table else table.canonical
