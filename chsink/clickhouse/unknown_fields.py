@@ -88,7 +88,7 @@ class FieldWatch:
         if len(missing) > self.room:
             raise preflight.TOO_MANY_COLUMNS(tp=tp, table=self.table, columns=", ".join(missing))
         if missing:
-            raise preflight.COLUMNS_MISSING(tp=tp, table=self.table, columns=json.dumps(missing))
+            raise preflight.COLUMNS_MISSING(tp=tp, table=self.table, columns=json.dumps(missing, ensure_ascii=False))
         return tuple(c for c in self.added if c.name in fields)
 
 

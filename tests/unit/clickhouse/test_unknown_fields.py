@@ -77,6 +77,13 @@ def test_every_record_is_looked_at_before_its_chunk_is_sent() -> None:
     assert reported(*last) == {"more": WHOLE}
 
 
+def test_names_are_as_they_are_written() -> None:
+    """⚑ Letters beyond ASCII were escaped."""
+    with pytest.raises(AlteredError, match='"größe": "') as raised:
+        watch().columns(records({"größe": 1}), TP)
+    assert missing_columns(raised.value) == {"db.t": {"größe": WHOLE}}
+
+
 def test_fields_that_get_no_column_do_not_keep_a_chunk_back() -> None:
     assert watch().columns(records(KNOWN, {"gone": None, "empty": [], "a.b": 1, "_kafka_key": "x", "": 1}), TP) == ()
 
