@@ -53,7 +53,7 @@ SAMPLE_BAD = preflight(
     "CHS-507",
     "{topic}: {count} of {records} sampled records do not fit {table}, {column}: {reason}; the first is at {first}",
     "change the column, the records, or the option of the format that the reason names; or set "
-    'errors.on_bad_value = "skip" or, if the job has ClickHouse tables, '
+    'errors.on_bad_value = "skip" (for null values alone, errors.on_tombstone) or, if the job has ClickHouse tables, '
     '"dead_letter" (and dead_letters.topic or dead_letters.table, to say where they go)',
     ok="{topic}: all {count} sampled records fit {table}",
 )

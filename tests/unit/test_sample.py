@@ -66,6 +66,7 @@ def test_every_column_and_reason_is_reported_at_once(sample: Sample) -> None:
     assert any("column id: " in s and s.endswith("partition 0 offset 8") for s in said)
     assert any("the record as a whole: " in s and s.endswith("partition 0 offset 9") for s in said)
     assert "secret" not in "".join(said)
+    assert all("(for null values alone, errors.on_tombstone)" in f.fix for f in found)
     kept_out = [f for f in sample.findings(SHARDS, policy="dead_letter") if f.id == "CHS-507"]
     assert {f.severity for f in kept_out} == {Severity.WARNING}
     assert all('errors.on_bad_value = "dead_letter" keeps them out' in f.fix for f in kept_out)
