@@ -63,7 +63,7 @@ def _known(values: Sequence[bytes]) -> Iterator[Guess]:
     beside = [each["payload"] for each in objects if each.keys() == {"schema", "payload"}]  # nothing else gets lost
     inner = [found for payload in beside if (found := _members(payload)) is not None]
     changes = sum(map(_is_change, objects)) + sum(map(_is_change, inner))
-    yield Guess("debezium", changes, "Debezium change events", notes=(_CHANGES,))
+    yield Guess("debezium", changes, "Debezium change events", {"deleted_column": "__deleted"}, (_CHANGES,))
     yield Guess("json", len(inner), "JSON objects that carry their schema", {"envelope": "$.payload"})
     yield Guess("json", len(objects), "JSON objects")
     texts = [text for value in values if (text := _text(value)) is not None]
@@ -72,8 +72,9 @@ def _known(values: Sequence[bytes]) -> Iterator[Guess]:
 
 
 _CHANGES = (
-    "each change becomes a row; to keep the latest state of each row, see version_column and deleted_column in "
-    "docs/formats.md"
+    "each change becomes a row, with __deleted = 1 for a delete; to keep the latest state of each row, see "
+    "version_column and primary_key in docs/formats.md; without a schema, decimals are base64 text and times are "
+    "numbers: name these columns in the format's decimals and epoch"
 )
 
 

@@ -29,6 +29,7 @@ def job_text(start: StartingPoint, guess: Guess) -> str:
     """A job file for one topic.  A JSON string is also a TOML string."""
     quoted = json.dumps
     registry = f"\n[schema_registry]\nurl = {quoted(start.registry)}\n" if start.registry else ""
+    skip = 'on_tombstone = "skip"  # Debezium sends one after each delete.\n' if guess.format == "debezium" else ""
     return f"""\
 # A chsink job: topic {start.topic} into ClickHouse, each record exactly once. Every key: docs/configuration.md
 
@@ -55,7 +56,7 @@ endpoints = {quoted(list(start.endpoints))}
 # A record that does not fit its table: "halt" the job; "skip", count and report the record; or keep it as a
 # "dead_letter" in the topic or table that [dead_letters] names.
 on_bad_value = "halt"
-
+{skip}
 [trigger]
 # "processing_time" runs until stopped; "available_now" lands what the topic holds, then ends.
 mode = "processing_time"

@@ -1,4 +1,4 @@
-"""Notes beside a proposed table: what became of nested fields, and which fields got no column.
+"""Notes beside a proposed table: what became of nested fields and of numbers, and which fields got no column.
 
 Objects of JSON become text, which holds any later object.  A note names the type that lets SQL query their members.
 """
@@ -17,12 +17,15 @@ from chsink.formats.column_types import EMPTY, ClickHouseTypes
 from chsink.formats.decoders import decoder_of
 from chsink.formats.pipeline import Untouched
 from chsink.formats.record_fields import offered_by
+from chsink.formats.settings import JsonFields
 from chsink.notation.metadata_columns import is_column_name
 from chsink.notation.sql import quote_identifier
 from chsink.ports import Decoder
 
 _MOST: Final = 50
 """Members of an object; if there are more, its keys are arbitrary."""
+_NUMBER: Final = "Nullable(Decimal(76, 38))"
+_UNCHOSEN: Final = "chsink chooses no column for its type in the schema (a record, message or union, for instance)"
 
 
 class _Tuples(ClickHouseTypes):
@@ -43,8 +46,9 @@ class _Tuples(ClickHouseTypes):
 
 
 def trial(config: Config, route: Route, columns: Mapping[str, str]) -> Decoder:
-    """Decodes for the route's table as if it had these columns, by name what follows it in a statement."""
-    parts = {name: declaration.partition(" DEFAULT ") for name, declaration in columns.items()}
+    """Decodes for a table of these columns, by name what follows it in a statement, and with a mark of deletions."""
+    every = {**dict.fromkeys(route.format.named - columns.keys(), "UInt8"), **columns}
+    parts = {name: declaration.partition(" DEFAULT ") for name, declaration in every.items()}
     declared = [Column(name, kind, mark.strip(), default) for name, (kind, mark, default) in parts.items()]
     shape = Untouched(config.kafka.isolation_level)
     return decoder_of(config.table_of(route).canonical, declared, "UTC", shape, route.format)
@@ -53,23 +57,32 @@ def trial(config: Config, route: Route, columns: Mapping[str, str]) -> Decoder:
 def nested_notes(
     config: Config, route: Route, columns: Mapping[str, str], records: Sequence[pa.RecordBatch]
 ) -> Iterator[str]:
-    """A note for each field of these records (at least one batch) that holds objects, or has none of the columns."""
+    """Notes on the fields of these records (at least one batch) that have no column, or hold objects or numbers."""
     if (offered := offered_by(route.format, _Tuples())) is None:
         return
     values = pa.concat_arrays([batch.column("value") for batch in records])
-    for name, kind in offered.columns(values, route.format.named, times=config.tables.infer_times).items():
+    found = offered.columns(values, route.format.named, times=config.tables.infer_times)
+    is_json = isinstance(route.format, JsonFields)
+
+    def misfits(name: str, kind: str) -> int:
+        decoder = trial(config, route, {name: kind})
+        return sum(len(decoder.decode(batch).bad) for batch in records)
+
+    numbers = [n for n in found if is_json and columns.get(n) == TEXT and misfits(n, _NUMBER) == misfits(n, TEXT)]
+    for name, kind in found.items():
         if name not in columns:
-            other = "" if route.format.type == "json" else ", or a record, message or union"
-            nothing = f"the sample does not tell its type: nulls and empty arrays only{other}"
+            nothing = "the sample does not tell its type: nulls and empty arrays only" if is_json else _UNCHOSEN
             why = nothing if is_column_name(name) else "chsink makes no column of this name"
             yield f"field {name!r} is left out, because {why}; if you need it, add a column yourself"
-        elif kind != columns[name] and kind is not None:
-            decoders = [trial(config, route, {name: each}) for each in (kind, columns[name])]
-            bad, as_text = [sum(len(decoder.decode(batch).bad) for batch in records) for decoder in decoders]
-            of = sum(batch.num_rows for batch in records)
-            fit = f"does not fit {bad - as_text} of {of}" if bad > as_text else "fits all"
+        elif kind != columns[name] and kind is not None and name not in numbers:
+            bad, as_text = misfits(name, kind), misfits(name, columns[name])
+            fit = f"does not fit {bad - as_text} of {len(values)}" if bad > as_text else "fits all"
             as_map = "" if "Map(" in kind else "; as a Map if its keys are arbitrary"
             yield (
                 f"column {name} holds objects as their JSON text. To query their members, declare it as {kind} "
                 f"({fit} sampled records){as_map}; or as JSON (docs/how-to/nested-fields.md)"
             )
+    if floats := [name for name in found if is_json and name in columns and "Float64" in (found[name] or "")]:
+        yield f"a Float64 rounds to about 16 digits ({', '.join(floats)}); for money, declare a Decimal(P, S) instead"
+    if numbers:
+        yield f"numbers stay text ({', '.join(numbers)}); to change that, declare a Decimal(P, S) or an integer type"

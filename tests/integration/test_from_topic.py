@@ -27,7 +27,8 @@ from tests.support.kafka import produce
 from tests.support.registry import RegistryService
 from tests.support.told import left_out, option_of, says, words_of
 
-SCHEMA = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"},{"name":"city","type":["null","string"]}]}'
+SCHEMA = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"},{"name":"city","type":["null","string"]},'
+SCHEMA += '{"name":"u","type":["long","string"]}]}'
 Init = Callable[..., Result]
 
 
@@ -136,19 +137,41 @@ def test_what_became_of_nested_fields(init: Init, kafka: EmbeddedKafka, topic: M
 
     told = json.loads(done(init(name, "--table", table, "--json", "--apply")))
 
-    address, lines_, nothing, dotted, odd = told["notes"]
+    address, lines_, nothing, dotted, odd, rounds = told["notes"]
     point = "Tuple(`zip` Nullable(String), `at` Tuple(`x` Nullable(Int64)))"
     assert f"column address holds objects as their JSON text. To query their members, declare it as {point}" in address
     assert "(does not fit 1 of 2 sampled records)" in address, "its tuple inside is missing in the second"
     items = "Array(Tuple(`sku` Nullable(String), `price` Nullable(Float64), `more` Array(Nullable(Int64)))) DEFAULT []"
     assert f"declare it as {items} (does not fit 1 of 2 sampled records)" in lines_
     assert "'nothing' is left out, because the sample does not tell its type: nulls" in nothing
+    assert "a Float64 rounds to about 16 digits (lines)" in rounds
     assert "'a.b' is left out, because chsink makes no column of this name" in dotted
     assert "declare it as Map(String, Nullable(String)) (does not fit 1 of 2 sampled records)" in odd, (
         "the first lacks it"
     )
     assert "secret" not in json.dumps(told)
     assert types(url, table).keys() == {"id", "address", "lines", "odd"}
+
+
+def test_changes_with_deletes(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
+    """⚑ The job that it wrote halted at the first delete, and then at the first tombstone."""
+    name = topic()
+    row = {"id": 1, "price": "MDk=", "tags": ["a"], "n": 5}
+    about = {"source": {"lsn": 1}}
+    changes = [{"before": None, "after": row, "op": "c", **about}, {"before": row, "after": None, "op": "d", **about}]
+    few = {"before": {"id": 1, "n": "6"}, "after": None, "op": "d", **about}
+    produce(kafka.bootstrap, name, 0, [*changes, few, None])
+
+    told = json.loads(done(init(name, "--table", table, "--json", "--apply")))
+
+    fits, quoted = told["findings"]
+    assert "CHS-507" in fits and "all 4 sampled records fit" in fits
+    assert "CHS-512" in quoted and "1 of the 3 sampled values are numbers in quotes" in quoted
+    assert "with __deleted = 1 for a delete" in told["notes"][0] and "decimals are base64 text" in told["notes"][0]
+    assert types(url, table)["__deleted"] == "UInt8"
+    sampled = CliRunner().invoke(app, ["doctor", "--sample", "100", "--json"])
+    [again] = [f for f in json.loads(sampled.output)["findings"] if f["id"] == "CHS-507"]
+    assert again["severity"] == "ok"
 
 
 def test_for_programs(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, table: str, url: str) -> None:
@@ -171,7 +194,7 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
     with RegistryService() as registry:
         serialize = AvroSerializer(SchemaRegistryClient({"url": registry.url}), SCHEMA)
         context = SerializationContext(name, MessageField.VALUE)
-        produce(kafka.bootstrap, name, 0, [serialize({"id": n, "city": None}, context) for n in range(3)])
+        produce(kafka.bootstrap, name, 0, [serialize({"id": n, "city": None, "u": n}, context) for n in range(3)])
 
         unnamed = refused(init(name, "--table", table), "CHS-297", "begin with ids of registered schemas")
         with RegistryService() as another:
@@ -181,6 +204,7 @@ def test_registered_schemas(init: Init, kafka: EmbeddedKafka, topic: MakeTopic, 
 
         assert "3 of 3 sampled values" in said and "Avro with a registered schema" in said
         assert types(url, table) == {"id": "Nullable(Int64)", "city": "Nullable(String)"}
+        assert "field 'u' is left out, because chsink chooses no column for its type in the schema (a record" in said
         assert load("job.toml", environ={}).schema_registry.url == (registry.url,)
         plain = topic()
         produce(kafka.bootstrap, plain, 0, ['{"id": 1}'])

@@ -35,8 +35,8 @@ def of(*values: bytes) -> Guess:
         (b'{"payload": {"id": 1}}', "json", {}),
         (b'{"schema": "v1", "payload": {"id": 1}, "at": 5}', "json", {}),  # an envelope would leave out the others
         (b'{"schema": {}, "payload": 1}', "json", {}),
-        (CHANGE, "debezium", {}),
-        (b'{"schema": {}, "payload": ' + CHANGE + b"}", "debezium", {}),
+        (CHANGE, "debezium", {"deleted_column": "__deleted"}),
+        (b'{"schema": {}, "payload": ' + CHANGE + b"}", "debezium", {"deleted_column": "__deleted"}),
         (b'{"op": "add", "after": 1}', "json", {}),
         (b"1,Bonn,3.5", "csv", {"columns": ["field_1", "field_2", "field_3"]}),
         (b'1,"a, b"', "csv", {"columns": ["field_1", "field_2"]}),
@@ -103,6 +103,7 @@ def test_the_job_file_is_valid(tmp_path: Path, registry: str | None) -> None:
         path.write_text(job_text(start, found), encoding="utf-8")
         config = load(path, environ={})
         assert config.routes[0].format.type == found.format
+        assert config.errors.on_tombstone == ("skip" if found.format == "debezium" else "bad")
 
 
 @pytest.mark.parametrize(("key", "function"), [((), "rand"), (("id", "city"), "xxHash64")])
