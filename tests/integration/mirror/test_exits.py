@@ -357,6 +357,28 @@ def test_the_rest_lands_before_a_halt_about_deleted_files(make_bench: MakeBench)
     assert bench.landed() == {(1, 0, 2): 1}
 
 
+def test_files_of_a_backfill_that_were_deleted(make_bench: MakeBench) -> None:
+    """⚑ Kafka no longer held its first record: every start halted, and no command helped."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1, 2, 3)
+    bench.catalog().create_table("shop.archive", SCHEMA)
+    bench.tables = ("orders", "archive")
+    carry_out(bench.names, decide(bench.names, bench.targets(), ["shop.archive"], bench.admin, TableVerdict.SKIP))
+    assert run(bench, ["mirror", "backfill", "shop.archive", "--apply"]).exit_code == 0
+    coordinator = bench.coordinator()
+
+    def reread(hole: Hole) -> None:
+        bench.reread(hole)
+        if hole.range.start == 0:
+            [file] = (bench.folder / "lake").rglob("archive/**/*.parquet")
+            file.unlink()
+            delete_records(bench.kafka.bootstrap, bench.topic, 0, 1)
+
+    coordinator.reread = reread
+    bench.rounds(coordinator, 3)
+    assert bench.landed("archive") == bench.sent() == {(0, 1, 2): 1, (0, 2, 3): 1}
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("way_out", ["skip", "another table"])
 @pytest.mark.exit_of("MIRROR_ROWS_GONE")
