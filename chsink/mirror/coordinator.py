@@ -341,7 +341,8 @@ class Coordinator:
         tag = written.tag
         if tag is None:
             return False
-        topic_id = self._beginnings.topic_ids.get(tag.topic, tag.topic_id)
+        held = (link.topic_id for tp, link in self.tables.links[name].items() if tp.topic == tag.topic)
+        topic_id = next(held, self._beginnings.topic_ids.get(tag.topic, tag.topic_id))
         if tag.table_uuid != self.tables.uuids[name] or tag.topic_id != topic_id:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)
             if name in self._beginnings.left:

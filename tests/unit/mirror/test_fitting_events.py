@@ -14,9 +14,11 @@ from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, FileEntry, TableReference, UnitTag
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.lander import MirrorLander
+from chsink.statemachine.commit.chain import Link, Links
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TAG = UnitTag("u", "now", "orders", "id", 3, 10, 20, 0, 1, 0)
+TP = TopicPartition("orders", 3)
 FILE = cast("FileEntry", {"file_path": f"file:/lake/{TAG.file_id}.parquet"})
 
 
@@ -31,15 +33,17 @@ FILE = cast("FileEntry", {"file_path": f"file:/lake/{TAG.file_id}.parquet"})
         (None, (FILE,), False),
     ],
 )
+@pytest.mark.parametrize(("links", "ids"), [({}, {"orders": "id"}), ({TP: Link("id", 0, 5)}, {})])
 def test_what_was_written_for_another_table_or_topic_is_ignored(
-    tag: UnitTag | None, files: tuple[FileEntry, ...], fits: bool
+    tag: UnitTag | None, files: tuple[FileEntry, ...], fits: bool, links: Links, ids: dict[str, str]
 ) -> None:
     """⚑ After a table was made again, and a person had its records read again, the coordinator would halt for ever on the
-    units of the one before, which are still in the control topic.
+    units of the one before, which are still in the control topic.  So would a start that halts for another table, and
+    what it has to say would never be seen.
     """
     coordinator: Any = SimpleNamespace(
-        _beginnings=SimpleNamespace(topic_ids={"orders": "id"}, left={}),
-        tables=SimpleNamespace(uuids={"a": "now"}),
+        _beginnings=SimpleNamespace(topic_ids=ids, left={}),
+        tables=SimpleNamespace(uuids={"a": "now"}, links={"a": links}),
         log=SimpleNamespace(warning=lambda *_, **__: None),
     )
     written = DataWritten(UUID(int=1), TableReference("lake", ("db",), "a"), files, tag)
@@ -56,11 +60,10 @@ def test_nothing_is_read_again_for_a_table_that_is_another_now() -> None:
         feeds=feeds, _reads=reads, _confirmed=lambda *_: None, _renewed=lambda feeds, _: feeds
     )
     lander._check_written_for = lambda hole: MirrorLander._check_written_for(lander, hole)
-    tp = TopicPartition("orders", 3)
     with pytest.raises(HaltError) as halted:
-        MirrorLander._reread(lander, Hole("a", tp, OffsetRange(10, 20), "before"))
+        MirrorLander._reread(lander, Hole("a", TP, OffsetRange(10, 20), "before"))
     assert halted.value.name == "MIRROR_TABLE_RECREATED" and not read
-    MirrorLander._reread(lander, Hole("a", tp, OffsetRange(10, 20), "now"))
+    MirrorLander._reread(lander, Hole("a", TP, OffsetRange(10, 20), "now"))
     assert len(read) == 1
 
 
@@ -76,5 +79,5 @@ def test_what_is_read_again_is_written_for_the_table_as_it_is() -> None:
         feeds=feeds(0), _reads=reads, _confirmed=lambda *_: None, _renewed=lambda *_: feeds(1),
         _check_written_for=lambda _: None,
     )  # fmt: skip
-    MirrorLander._reread(lander, Hole("a", TopicPartition("orders", 3), OffsetRange(10, 20), "now"))
+    MirrorLander._reread(lander, Hole("a", TP, OffsetRange(10, 20), "now"))
     assert lander.feeds.table().metadata.default_spec_id == 1
