@@ -83,7 +83,7 @@ class TableCommits:
             self._check_known(name, chain, at.assigned)
             plan = plan_commit(read.view, chain, self.units(name))
             if plan.halt is not None:
-                raise self._tables.halted(name, plan.halt, plan.because)
+                raise self._tables.halted(name, plan.halt, str(plan.at))
             self._buffer.forget(name, [unit for _, unit in plan.dropped])
             if plan.kind is Kind.NOTHING:
                 self.failures.pop(name, None)

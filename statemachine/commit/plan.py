@@ -140,7 +140,7 @@ class TablePlan:
     """What a table's next commit holds.
 
     ``taken`` is in the order of offsets, ``files`` are its locations, each once.  ``links`` is the chain after it.
-    ``waiting`` is kept for later commits, ``dropped`` is not.  With ``halt``, nothing is committed.
+    ``waiting`` is kept for later commits, ``dropped`` is not.  With ``halt``, nothing is committed, because of ``at``.
     """
 
     taken: tuple[Unit, ...] = ()
@@ -149,6 +149,7 @@ class TablePlan:
     links: Links = field(default_factory=dict)
     halt: CommitHalt | None = None
     because: str = ""
+    at: TopicPartition | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ def plan_commit(view: TableView, chain: Chain, units: Iterable[Unit]) -> TablePl
         rule = first(UNITS, case)
         match rule.verdict:
             case CommitHalt() as halt:
-                return TablePlan(links=chain.links, halt=halt, because=rule.name)
+                return TablePlan(links=chain.links, halt=halt, because=rule.name, at=tp)
             case UnitFate.TAKE:
                 taken.append(unit)
                 if case.fills_back:

@@ -12,9 +12,13 @@ import pytest
 from chsink.errors import HaltError
 from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, FileEntry, TableReference, UnitTag
-from chsink.mirror.known_tables import Hole
+from chsink.mirror.known_tables import Hole, KnownTables
 from chsink.mirror.lander import MirrorLander
-from chsink.statemachine.commit.chain import Link, Links
+from chsink.mirror.stop_reasons import Halted
+from chsink.mirror.table_commits import TableCommits
+from chsink.mirror.tables import PropertyKeys
+from chsink.statemachine.commit.chain import Chain, Link, Links, TableView
+from chsink.statemachine.commit.units import Head, Unit
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
 TAG = UnitTag("u", "now", "orders", "id", 3, 10, 20, 0, 1, 0)
@@ -48,6 +52,20 @@ def test_what_was_written_for_another_table_or_topic_is_ignored(
     )
     written = DataWritten(UUID(int=1), TableReference("lake", ("db",), "a"), files, tag)
     assert Coordinator._fits(coordinator, written, "a") is fits
+
+
+@pytest.mark.parametrize("chain", [Chain(), Chain({TP: Link("other", 0, 10)})])
+def test_a_halt_says_of_which_topic_partition_it_is(chain: Chain) -> None:
+    """⚑ It said "OTHER_TOPIC: the topic was deleted and created again"."""
+    unit = Unit(Head("u", "a", "now", TP, "id", OffsetRange(10, 20), 0, 1), (), ())
+    target: Any = SimpleNamespace(table=SimpleNamespace(keys=PropertyKeys("g", "c")))
+    tables: Any = KnownTables({"a": target}, "c")
+    tables.read = lambda _: (SimpleNamespace(view=TableView("now", frozenset({0}))), chain)
+    present: Any = SimpleNamespace(assigned=())
+    buffer: Any = SimpleNamespace(units=lambda _: (unit,))
+    with pytest.raises(Halted) as halted:
+        TableCommits(tables, buffer, cast("Any", None), cast("Any", None)).commit("a", present)
+    assert halted.value.detail == "orders-3"
 
 
 def test_nothing_is_read_again_for_a_table_that_is_another_now() -> None:

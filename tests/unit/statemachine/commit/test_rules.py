@@ -231,7 +231,7 @@ def test_a_unit_without_files_moves_the_chain_and_nothing_else() -> None:
 )
 def test_what_belongs_to_something_else_halts_the_table(case: Unit, halt: CommitHalt) -> None:
     plan = plan_commit(view(), HELD, [unit(5, 5), case])
-    assert plan.halt is halt and plan.kind is Kind.NOTHING and plan.links == HELD.links
+    assert plan.halt is halt and plan.kind is Kind.NOTHING and plan.links == HELD.links and plan.at == case.head.tp
 
 
 def test_a_unit_of_a_partition_spec_that_is_gone_is_read_again() -> None:
