@@ -568,7 +568,7 @@ MIRROR_ROWS_UNKNOWN = preflight(
 )
 MIRROR_TABLE_MOVED = preflight(
     "CHS-348",
-    "since the plan was shown, the mirror or another command changed Iceberg table {table}: this command did nothing",
+    "since the plan was shown, the mirror or another command changed Iceberg table {table}, which is left as it is",
     "stop the mirror, and start it to see whether it still halts; if so, stop it and run the command again",
 )
 MIRROR_SHARED_APART = preflight(

@@ -175,14 +175,17 @@ def _forget(names: Names, coordinator: EventSender, forgotten: Collection[TopicP
 
 
 def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
-    reason, logs = "", decision.logs[name]
+    reason, logs, commit_id, decided = "", decision.logs[name], uuid.uuid4(), None
     for _ in range(ATTEMPTS):
         read, after = _resolved(name, decision)
+        if decided and read.view.stored and read.view.stored.commit_id == str(commit_id):
+            return decided  # it was applied, and the answer was lost
         _check_known(name, read, decision)
+        decided = after
         chain = replace(after.chain, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        done = decision.tables[name].table.decide(read, chain, uuid.uuid4(), shares)
+        done = decision.tables[name].table.decide(read, chain, commit_id, shares)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason

@@ -28,10 +28,11 @@ from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
 from chsink.mirror.resolve import carry_out, decide
-from chsink.mirror.tables import PropertyKeys
+from chsink.mirror.tables import MirrorTable, PropertyKeys
 from chsink.mirror.task import Share
 from chsink.mirror.topic import ensure_control_topic
 from chsink.mirror.worker import WorkerReport
+from chsink.ports import Outcome
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
@@ -456,6 +457,21 @@ def test_a_halt_is_seen_behind_a_topic_that_was_made_again(make_bench: MakeBench
     delete_records(bench.kafka.bootstrap, other.topic, 0, 2)
     bench.delete_groups(bench.names.group, bench.names.control_group)
     halted(bench, halts.MIRROR_RECORDS_GONE, bench.coordinator)
+
+
+def test_a_decision_whose_answer_was_lost(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ It was stored, the command said that it did nothing, and the group did not move."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1, 2)
+    gone = bench.sent()
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    store = MirrorTable.decide
+    monkeypatch.setattr(MirrorTable, "decide", lambda *args: replace(store(*args), outcome=Outcome.UNKNOWN))
+    bench.resolve(TableVerdict.REREAD)
+    assert bench.group_at() == 0 and bench.snapshots() == 2
+    land(bench, bench.coordinator(), 11)
+    assert bench.landed() - gone == bench.sent()
 
 
 @pytest.mark.soak
