@@ -262,13 +262,12 @@ class Coordinator:
     def _where_to_read(self) -> dict[int, int]:
         """By partition: the coordinators' offset, else the least that tables stored for this topic, else its start."""
         logs = self.reader.logs()
-        tps = {number: TopicPartition(self.names.topic, number) for number in logs}
-        group = self.sender.committed(tps.values())
+        group = self.sender.committed(TopicPartition(self.names.topic, number) for number in logs)
         chains = [chain for _, chain in self.tables.reads(list(self.targets)).values()]
         positions = {}
         for number, (first, end) in logs.items():
             stored = [chain.control.get(number, 0) if chain.control_id == self.control_id else 0 for chain in chains]
-            at = group[tps[number]]
+            at = group[TopicPartition(self.names.topic, number)]
             at = min(stored, default=0) if at is None else at
             positions[number] = at if first <= at <= end else first
         return positions

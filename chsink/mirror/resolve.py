@@ -20,7 +20,7 @@ from chsink.mirror.ports import EventSender
 from chsink.mirror.tables import DamagedProperty, TableRead
 from chsink.mirror.trail import as_sent, handed_over
 from chsink.ports import KafkaCluster, Outcome
-from chsink.statemachine.commit.chain import Link, Links, StoredShare
+from chsink.statemachine.commit.chain import Link, Links, StoredShare, read_chain
 from chsink.statemachine.commit.resolve import (
     Because,
     Log,
@@ -69,15 +69,16 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class MirrorDecision:
-    """A decision about ``tables`` (by name), with the ``logs`` of each, the uncommitted events and what each table knew
-    as they were at its time.
+    """A decision about some of the tables, with the ``logs`` of each (by name), the uncommitted events, what each table
+    knew and the control topic's id, as they were at its time.
     """
 
-    tables: Mapping[str, Target]
+    targets: Mapping[str, Target]
     choice: TableVerdict
     logs: Mapping[str, Mapping[TopicPartition, Log]]
     waiting: Sequence[DataWritten]
     shown: Mapping[str, Known]
+    control_id: str
     changes: tuple[LinkChange, ...] = ()
 
     @property
@@ -99,19 +100,19 @@ def decide(
     Raises the outcomes of :mod:`chsink.mirror.control` and :mod:`chsink.mirror.tables`, and ChsinkError.
     """
     topics = sorted({topic for name in named for topic in targets[name].topics})
-    tables = {name: targets[name] for name in named}
-    shown = {name: _known(_there(name, target)) for name, target in tables.items()}  # before the logs, which may grow
+    shown = {name: _known(_there(name, targets[name])) for name in named}  # before the logs, which may grow
     ids, tps = source.topic_ids(topics), source.partitions(topics)
     with closing(names.offsets()) as group:
         committed = group.committed(tps)  # before the logs' ends: it may move, and is never beyond what Kafka holds
     starts, ends = source.log_starts(tps), source.log_ends(tps)
     found = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in sorted(tps)}
-    logs = {name: {tp: log for tp, log in found.items() if tp.topic in tables[name].topics} for name in tables}
-    decision = MirrorDecision(tables, choice, logs, handed_over(names, whole=True), shown)
-    done = {name: _resolved(name, decision) for name in tables}
-    if any(target.sharing for target in tables.values()):
+    logs = {name: {tp: log for tp, log in found.items() if tp.topic in targets[name].topics} for name in named}
+    waiting, control_id = handed_over(names, whole=True), source.topic_ids([names.topic])[names.topic] or ""
+    decision = MirrorDecision(targets, choice, logs, waiting, shown, control_id)
+    done = {name: _resolved(name, decision) for name in named}
+    if any(targets[name].sharing for name in named):
         decision = replace(decision, logs=_together(targets, logs, done, choice))
-        done = {name: _resolved(name, decision) for name in tables}
+        done = {name: _resolved(name, decision) for name in named}
     at = {tp: ends[tp] if offset is None else offset for tp, offset in committed.items()}
     changes = tuple(
         LinkChange(name, tp, remembered(read.view).get(tp), after, after.group.get(tp, at[tp]))
@@ -155,22 +156,29 @@ def carry_out(names: Names, decision: MirrorDecision) -> None:
         workers = {tp: fenced.enter_context(names.sender(id_, names.group)) for tp, id_ in worker_ids.items()}
         for tp in decision.moved:  # a coordinator may still be reading a range again
             fenced.enter_context(names.sender(names.reread_id(tp), names.group))
-        for name, target in decision.tables.items():
-            _check_known(name, _there(name, target), decision)
-        passed = _forget(names, coordinator, decision.forgotten) if decision.forgotten else {}
-        for name in decision.tables:
+        for name in decision.logs:
+            _check_known(name, _there(name, decision.targets[name]), decision)
+        passed = _forget(names, coordinator, decision) if decision.forgotten else {}
+        for name in decision.logs:
             for tp, offset in _stored(name, decision, passed).group.items():
                 workers[tp].send(str(tp), [], {tp: offset})
 
 
-def _forget(names: Names, coordinator: EventSender, forgotten: Collection[TopicPartition]) -> dict[int, int]:
+def _forget(names: Names, coordinator: EventSender, decision: MirrorDecision) -> dict[int, int]:
     """Pass all events that wait, and send those of other topic-partitions once more: who has read them before takes
-    them once.  Returns the control topic's ends, by partition.
+    them once.  Tables that were not named pass them, too: without the group, the least that any table says is read.
+    Returns the control topic's ends, by partition.
     """
     events, ends = as_sent(names, whole=True)
     tags = ((written.tag, value) for written, value in events)
-    kept = [value for tag, value in tags if tag and TopicPartition(tag.topic, tag.partition) not in forgotten]
+    kept = [value for tag, value in tags if tag and TopicPartition(tag.topic, tag.partition) not in decision.forgotten]
     coordinator.send(KEY, kept, {TopicPartition(names.topic, number): end for number, end in ends.items()})
+    for name, target in decision.targets.items():
+        read = None if name in decision.logs else _read(name, target)
+        if read and (chain := read_chain(read.view).chain or read.view.stored):
+            done = target.table.move(read, replace(chain, control_id=decision.control_id, control=ends), uuid.uuid4())
+            if done.outcome is not Outcome.APPLIED:
+                raise services.MIRROR_COMMITS_FAIL(table=name, rounds=1, reason=done.reason)
     return ends
 
 
@@ -182,10 +190,10 @@ def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> R
             return decided  # it was applied, and the answer was lost
         _check_known(name, read, decision)
         decided = after
-        chain = replace(after.chain, control=passed) if passed else after.chain
+        chain = replace(after.chain, control_id=decision.control_id, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        done = decision.tables[name].table.decide(read, chain, commit_id, shares)
+        done = decision.targets[name].table.decide(read, chain, commit_id, shares)
         if done.outcome is Outcome.APPLIED:
             return after
         reason = done.reason
@@ -216,7 +224,7 @@ def _there(name: str, target: Target) -> TableRead:
 
 
 def _resolved(name: str, decision: MirrorDecision) -> tuple[TableRead, Resolved]:
-    target, logs = decision.tables[name], decision.logs[name]
+    target, logs = decision.targets[name], decision.logs[name]
     read = _there(name, target)
     units, (_, links, before) = _usable(decision.waiting, target, read), _known(read)
     unknown = logs.keys() - (links or {}).keys()

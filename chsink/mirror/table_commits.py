@@ -124,9 +124,8 @@ class TableCommits:
         if not gone:
             return ""
         units = [unit for unit in plan.taken if not gone.isdisjoint(unit.files)]
-        links = self._tables.links[name]
         try:  # a backfill's next piece begins where Kafka's log does
-            self._check_readable(name, [unit for unit in units if unit.range.end > links[unit.head.tp].origin])
+            self._check_readable(name, [u for u in units if u.range.end > self._tables.links[name][u.head.tp].origin])
         except Halted as halted:
             lost.append(halted)
         self._buffer.forget(name, units)

@@ -556,6 +556,30 @@ def test_what_waits_for_other_partitions_outlives_a_decision(make_bench: MakeBen
     assert bench.landed() == {(0, 0, 1): 1}
 
 
+def test_what_was_forgotten_does_not_come_back_without_groups(make_bench: MakeBench) -> None:
+    """⚑ Records that Kafka lost, and had been handed over, landed with the new ones: by a table that was not named, and
+    by one that stored nothing of the control topic.
+    """
+    bench = make_bench(tables=("orders", "archive"))
+    first = bench.coordinator()
+    land(bench, first, 1)
+    first.close()
+    lost = next(iter(bench.records()(OffsetRange(0, 1)))).to_pylist()[0]
+    bench.worker().run(
+        OffsetRange(1, 3), lambda _: [pa.RecordBatch.from_pylist([lost | {"offset": n}]) for n in (1, 2)]
+    )
+    bench.catalog().drop_table("shop.orders")
+    bench.catalog().create_table("shop.orders", SCHEMA)
+    decision = decide(bench.names, bench.targets(), ["shop.orders"], bench.admin, TableVerdict.REREAD)
+    assert decision.forgotten
+    carry_out(bench.names, decision)
+    bench.delete_groups(bench.names.group, bench.names.control_group)
+    later = bench.coordinator()
+    bench.round(later)
+    land(bench, later, 11, 12, 13)
+    exactly_once(bench)
+
+
 @pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_RECORDS_GONE")
 def test_records_that_kafka_deleted_before_they_landed(make_bench: MakeBench) -> None:
