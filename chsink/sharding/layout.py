@@ -9,8 +9,9 @@ Rules:
 - The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
   shard's identity counts. The types of the key columns are not part of it: they belong to the table.
 - The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
-  recorded layout, a shard at its present replicas. So a layout holds no credentials. While such a range names it, it
-  keeps the replicas that its shards have lost, too: they may still be busy with an insert of the range.
+  recorded layout, a shard at its present replicas. So a layout holds no credentials. Names may have shifted: a
+  shard is rather where a replica of it is than where its name is. While such a range names it, a layout keeps the
+  replicas that its shards have lost, too: they may still be busy with an insert of the range.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Shard:
         place = self.name or ",".join(sorted(self.replicas))
         return f"{place} {self.database}" if self.database else place
 
-    def may_be(self, other: Shard) -> bool:
-        """Whether it has the same name, or, without one, a replica in common."""
-        return self.name == other.name if self.name else not set(self.replicas).isdisjoint(other.replicas)
+    def nearness(self, other: Shard) -> int:
+        """How surely it is the other one: 3 by name and a replica, 2 by a replica, 1 by name only, 0 not at all."""
+        return 2 * (not set(self.replicas).isdisjoint(other.replicas)) + (self.name == other.name != "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,9 @@ class Layout:
         return replace(self, shards=tuple(replace(s, replicas=self._replicas_now(s, present)) for s in self.shards))
 
     def _replicas_now(self, shard: Shard, present: Sequence[Shard]) -> tuple[str, ...]:
-        same = [now for now in present if shard.may_be(now)]
-        alone = len(same) == 1 and sum(each.may_be(same[0]) for each in self.shards) == 1
+        most = max(1, *map(shard.nearness, present))
+        same = [now for now in present if shard.nearness(now) == most]
+        alone = len(same) == 1 and sum(each.nearness(same[0]) >= most for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
 
     def with_former(self, stored: Layout) -> Layout:

@@ -113,6 +113,24 @@ def test_a_range_in_doubt(
 
 
 @pytest.mark.soak
+def test_its_shard_is_renamed_in_the_same_edit(
+    make_job: MakeJob, gate: HttpProxy, duo: Sequence[ReplicaClickHouse], spark: SparkSession
+) -> None:
+    """⚑ Found by an adversary: it was asked for under the old name, and no message said that this was why."""
+    job = make_job(partitions=1)
+    job.settings = {"clickhouse.endpoints": [{"url": duo[0].url, "name": "a", "replicas": [gate.url]}]}
+    job.send(0, 20)
+    insert(job, 0, range(10))
+    announce(job, {0: (10, 20)})
+    edit(job, doubt={"probe": True})
+    gone(job, gate, duo, job.tables[job.topic])
+    alone = {"clickhouse.endpoints": [{"url": duo[0].url, "name": "b"}], "clickhouse.settings.insert_quorum": 1}
+    job.settings = {**job.settings, **alone}
+    job.drain(spark)
+    job.check()
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("verdict", [[], ["--resend"]])
 def test_a_replay_in_doubt(
     make_kept: Callable[..., Kept],
@@ -170,7 +188,10 @@ def test_one_that_was_removed_and_still_inserts(
     gate.leave()
     job.replicas = []
     job.settings = {**job.settings, **ALONE, "clickhouse.insert_timeout_s": 15}
-    assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").exit_code in {0, 2}
+    assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").exit_code in {
+        0,
+        2,
+    }
     slow.join()
     there = select(duo[0].url, f"SELECT count() FROM {job.tables[job.topic]}")
     assert there.strip() == "20", "it has ended before anything was decided"

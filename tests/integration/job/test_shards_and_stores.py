@@ -20,8 +20,8 @@ from chsink.recovery.landed import Extent, extent
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.exits import commands as halts
 from tests.integration.job.conftest import MakeJob
-from tests.integration.job.faults import Failpoints
-from tests.support.doubt import quietly_connected
+from tests.integration.job.faults import Failpoints, crash_before_after
+from tests.support.doubt import quietly_connected, run
 from tests.support.job import WINDOW, Job, command, select
 
 WEIGHTS = (3, 1, 2)
@@ -156,6 +156,31 @@ def test_a_named_shard_moves_while_a_range_is_in_doubt(
     job.drain(spark)
     assert select(left, f"SELECT count() FROM {table}").strip() == "0"
     job.shards, job.weights = [now, stays], [1, 2]
+    job.check()
+
+
+@pytest.mark.parametrize(
+    ("names", "landed"),
+    [pytest.param("bc", 1, marks=pytest.mark.soak), pytest.param("-a", 0)],
+    ids=["moved on", "removed"],
+)
+def test_the_names_of_shards_shift_while_a_range_is_in_doubt(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, names: str, landed: int
+) -> None:
+    """⚑ Found by an adversary: a server was taken for the one that had its name, and rows of the other landed twice."""
+    job = make_job(partitions=1, shards=2, shard_key=["id"])
+
+    def named(by: str) -> list[dict[str, str]]:
+        return [{"url": url, "name": name} for url, name in zip(job.shards, by, strict=True) if name != "-"]
+
+    job.settings = {"clickhouse.endpoints": named("ab")}
+    job.send(0, 20)
+    crash_before_after(job, spark, failpoints)
+    command(job.shards[1 - landed], f"TRUNCATE TABLE {job.tables[job.topic]}")  # as if its insert had failed
+    job.settings = {"clickhouse.endpoints": named(names)}
+    said = run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *halts.settings_of(job)).output
+    assert "CHS-322" in said and f"{len(job.landed())} rows" in said
+    job.drain(spark)
     job.check()
 
 

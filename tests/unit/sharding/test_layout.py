@@ -173,6 +173,7 @@ def test_rand_takes_no_key() -> None:
 
 
 NAMED = Shard(("http://a1:8123",), name="east")
+NAMED_B = replace(B, name="b")
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,18 @@ NAMED = Shard(("http://a1:8123",), name="east")
         ((A, B), (Shard(B.replicas), Shard(("http://a2:8123",))), [("http://a2:8123",), B.replicas]),
         ((Shard(("http://a1:8123",)), Shard(("http://a2:8123",))), (A,), [("http://a1:8123",), ("http://a2:8123",)]),
         ((A,), (Shard(("http://a1:8123",)), Shard(("http://a2:8123",))), [A.replicas]),
+        ((replace(A, name="east"),), (Shard(("http://a1:8123",), name="west"),), [("http://a1:8123",)]),
+        ((replace(A, name="a"), NAMED_B), (replace(A, name="b"), replace(NAMED_B, name="c")), [A.replicas, B.replicas]),
+        ((replace(A, name="a"), NAMED_B), (replace(A, name="b"), replace(NAMED_B, name="a")), [A.replicas, B.replicas]),
+        ((replace(A, name="a"), NAMED_B), (replace(NAMED_B, name="a"),), [A.replicas, B.replicas]),
+        ((NAMED, NAMED_B), (Shard(("http://a1:8123", *B.replicas), name="west"),), [NAMED.replicas, B.replicas]),
+        ((NAMED, replace(NAMED, name="b")), (replace(NAMED, name="b"), NAMED), [NAMED.replicas] * 2),
     ],
 )
 def test_a_range_in_doubt_is_sent_to_the_present_replicas(
     recorded: tuple[Shard, ...], present: tuple[Shard, ...], at: list[tuple[str, ...]]
 ) -> None:
-    """⚑ Not to a replica that is gone, and never to another shard: of two that may be the same one, neither is."""
+    """⚑ Not to a replica that is gone, and never to another shard: of two that may be the same one, neither is.
+    ⚑ Found by an adversary: a shard that took the name of another one was taken for it.
+    """
     assert [shard.replicas for shard in replace(BASE, shards=recorded).placed(present).shards] == at
