@@ -22,6 +22,7 @@ from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from chsink.errors import PreflightError
 from chsink.statemachine.records import StateRecord
 from chsink.statemachine.tokens import piece_token
+from tests.integration.exits.commands import settings_of
 from tests.integration.job.conftest import MakeJob, maker
 from tests.integration.job.test_replay import Kept, make_kept, rows_of
 from tests.replicated.conftest import started
@@ -188,7 +189,7 @@ def test_one_that_was_removed_and_still_inserts(
     gate.leave()
     job.replicas = []
     job.settings = {**job.settings, **ALONE, "clickhouse.insert_timeout_s": 15}
-    assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes").exit_code in {
+    assert run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *settings_of(job)).exit_code in {
         0,
         2,
     }
