@@ -15,8 +15,9 @@ FROM_EARLIEST: Final = (
     + NEW_CHECKPOINT
 )
 RECOVER: Final = (
-    "make sure that no process of the job is running, executors included, and no `chsink dlq replay` of the sink; then "
-    "run `chsink state recover --senders-gone"
+    "make sure that no process of the job is running, executors included, and no `chsink dlq replay` of the sink; if "
+    "you removed a replica that does not answer, first wait clickhouse.insert_timeout_s seconds, because it may still "
+    "run an insert; then run `chsink state recover --senders-gone"
 )
 OLDER_BACKUP: Final = (
     "if the state was restored from an older backup, these offsets may have landed, and would land twice: "

@@ -140,13 +140,18 @@ def wait_for_inserts(
     window.wait_where_answered(head, what, [*listed, *former] if where_possible else former)
 
 
-def wait_for_any_insert(clickhouse: Cluster, sink: str, topic: str, shards: Iterable[ShardTable]) -> None:
+def wait_for_any_insert(
+    clickhouse: Cluster, store: StateStore, sink: str, topic: str, shards: Iterable[ShardTable]
+) -> None:
     """The same for all ranges of a topic, and for replays of its dead letters."""
     window = clickhouse.waiting()
-    with asking_target():
-        for server in clickhouse.servers(shards):
-            for name in (sink, replay_sink(sink)):
-                window.wait_for_tokens(topic_head(name, topic), topic, server)
+    for name in (sink, replay_sink(sink)):
+        head, owner = topic_head(name, topic), read_owner(store, name)
+        with asking_target():
+            for server in clickhouse.servers(shards):
+                window.wait_for_tokens(head, topic, server)
+        for _, layout in () if owner is None else owner.layouts:
+            window.wait_where_answered(head, topic, clickhouse.former_servers(layout))
 
 
 def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> str:

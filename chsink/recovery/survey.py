@@ -51,7 +51,7 @@ def survey(
         letters = SinkLetters(clickhouse, kafka, reader)
         reads = SurveyReads(clickhouse, kafka, say, reader, letters, known)
         for target in clickhouse.targets.values():
-            of_table, of_keys = _of_table(reads, target, accepted, replace=replace)
+            of_table, of_keys = _of_table(reads, store, target, accepted, replace=replace)
             refused += of_table
             found += of_keys
     if refused:
@@ -60,7 +60,7 @@ def survey(
 
 
 def _of_table(
-    reads: SurveyReads, target: RoutedTable, accepted: Accepted, *, replace: bool
+    reads: SurveyReads, store: StateStore, target: RoutedTable, accepted: Accepted, *, replace: bool
 ) -> tuple[list[ChsinkError], list[Recovered]]:
     """Why the table proves nothing, and what was found for each of its topic-partitions."""
     clickhouse, sink = reads.clickhouse, reads.clickhouse.config.sink.name
@@ -73,7 +73,7 @@ def _of_table(
     if todo or kept:
         if not accepted.senders_gone:
             raise halts.SENDERS_MAY_LIVE(ranges=f"records of {target.topic}")
-        wait_for_any_insert(clickhouse, sink, target.topic, target.shards)
+        wait_for_any_insert(clickhouse, store, sink, target.topic, target.shards)
     refused: list[ChsinkError] = []
     found: list[Recovered] = []
     if todo:

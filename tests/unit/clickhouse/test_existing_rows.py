@@ -90,7 +90,9 @@ def test_rows_without_state(records: Records) -> None:
     assert finding.fix.startswith("if you changed sink.name or [state], change it back;")
     assert (
         "was lost, or you renamed the table, make sure that no process of the job is running, executors included, and no "
-        "`chsink dlq replay` of the sink; then run `chsink state recover --senders-gone`; to land the records a second time on purpose, set"
+        "`chsink dlq replay` of the sink; if you removed a replica that does not answer, first wait "
+        "clickhouse.insert_timeout_s seconds, because it may still run an insert; then run `chsink state recover "
+        "--senders-gone`; to land the records a second time on purpose, set"
     ) in finding.fix
     assert finding.fix.index("do not run recover") < finding.fix.index("`chsink state recover")
 

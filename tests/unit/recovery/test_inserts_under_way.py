@@ -146,8 +146,21 @@ def test_recover_waits_for_replays_too(cluster_of: Callable[[float], TwoReplicas
     cluster = cluster_of(20)
     [gone, busy] = cluster.two
     gone.gone, busy.head = False, head
-    wait_for_any_insert(cluster, "s", "t", [])
+    wait_for_any_insert(cluster, MemoryStore(), "s", "t", [])
     assert cluster.clock.now_ms() >= Clock.ms + 20_000
+
+
+def test_recover_waits_for_a_replica_that_was_removed(
+    cluster_of: Callable[[float], TwoReplicas], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ Found by an adversary: its insert ended after the command, and each record had two rows."""
+    cluster = cluster_of(0)
+    [removed, listed] = cluster.two
+    store = in_doubt(cluster)
+    monkeypatch.setattr(cluster, "servers", lambda _: [listed])
+    monkeypatch.setattr(cluster, "former_servers", lambda layout: [removed] if layout else [])
+    wait_for_any_insert(cluster, store, "s", "t", [])
+    assert 0 <= cluster.clock.now_ms() - Clock.ms - OUTLAST_S * 1000 < 1000
 
 
 def test_nothing_is_decided_while_it_goes_on(cluster_of: Callable[[float], TwoReplicas]) -> None:
