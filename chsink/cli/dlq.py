@@ -134,7 +134,7 @@ def replay(  # noqa: PLR0917 - options of a command
 
     loaded = load_config(config, assignments)
     wanted = _where(conditions, loaded)
-    configure(loaded.observe.log_format, "error")
+    configure(loaded.observe.log_format, "warning")
     with connected(loaded) as opened:
         replaying = open_replay(opened.clickhouse, opened.store, opened.kafka, _reading())
         if dry_run or not yes:

@@ -380,5 +380,5 @@ def _services(config: Config) -> AbstractContextManager[Services]:
     from chsink.connect import connected
     from chsink.observe.logs import configure
 
-    configure(config.observe.log_format, "error")
+    configure(config.observe.log_format, "warning")
     return connected(config)

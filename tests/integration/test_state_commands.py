@@ -375,6 +375,7 @@ def test_resend_waits_for_an_insert_whose_sender_is_gone(doubtful: Job) -> None:
         inserting.result()
 
     assert error_of(refused) == "CHS-322"
+    assert "find it in system.processes and stop it with KILL QUERY" in refused.stderr
     assert rows(doubtful) == 11
 
 
