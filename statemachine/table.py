@@ -146,6 +146,10 @@ class Situation:
         return self.r.is_of_another(self.facts.topic_id)
 
     @property
+    def up_to(self) -> str:
+        return "" if self.facts.log_end is None else f" up to {self.facts.log_end}"
+
+    @property
     def changed(self) -> str:
         """The parts in which the present pipeline differs from the recorded one, if it must not."""
         return ", ".join(forbidden_changes(self.r.sent.pipeline, self.facts.pipeline))
@@ -344,7 +348,7 @@ _OTHER_LIFE = Stop(
 )
 _RECREATED = Stop(
     Halt.TOPIC_RECREATED,
-    "recorded topic id {x.r.life.topic_id}, now {x.facts.topic_id} up to {x.facts.log_end}, planned {x.planned}",
+    "recorded topic id {x.r.life.topic_id}, now {x.facts.topic_id}{x.up_to}, planned {x.planned}",
 )
 _ID_UNKNOWN = Stop(Halt.TOPIC_ID_KNOWN_UNKNOWN, "recorded topic id {x.r.life.topic_id}, now {x.facts.topic_id}")
 _SHRANK = Stop(Halt.LOG_SHRANK, "Kafka's log ends at {x.facts.log_end}, the recorded range is {x.r.range}")

@@ -140,7 +140,8 @@ def progress(text: str) -> None:
 
 def print_owner(what: str, owner: Mapping[str, Any] | None) -> None:
     """Which driver owns a sink or its mirror."""
-    said = f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else "has not run yet"
+    none = "no state is recorded: it has not run yet, or its state was lost"
+    said = f"owned by {owner['driver']}, epoch {owner['epoch']}, since {owner['since']}" if owner else none
     typer.echo(f"{what}: {said}")
 
 

@@ -36,9 +36,9 @@ def status(
 
     `start` and `end` bound the last recorded range; `age_s` counts the seconds since it was announced.
     A partition at BEFORE is in doubt: a running job confirms it, a stopped job settles it at its next start.
-    The lag of a partition that has never landed a record is everything that Kafka holds of it. The lag is unknown ("-")
-    if Kafka does not answer or no longer has the partition, and before a first start at "latest". `lag_s` is the age of
-    the oldest record that has not landed, in seconds.
+    The lag counts from the end of that range, even if it is in doubt; for a partition that has never landed a record or
+    whose topic was recreated, it is all that Kafka holds. It is unknown ("-") if Kafka does not answer or no longer has
+    the partition, and before a first start at "latest". `lag_s` is the age of the oldest of these records, in seconds.
     `skipped` counts the records that were left out because they did not fit their table (errors.on_bad_value,
     errors.on_tombstone), `dead_letters` those that were kept as dead letters. Both count since the topic was first
     read, or last reset, recovered or recreated.

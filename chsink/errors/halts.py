@@ -116,9 +116,9 @@ GAP = halt(
     "CHS-307",
     "{tp}: the plan skips offsets after the recorded end ({detail})",
     OLDER_BACKUP
-    + "if the state was not restored, and Kafka still holds the skipped offsets, "
+    + "if the state was not restored, "
     + NEW_CHECKPOINT
-    + '; if Kafka no longer holds them, set errors.on_gap = "record" to accept the gap',
+    + '; if Kafka no longer holds the skipped offsets, also set errors.on_gap = "record" to accept the gap',
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )

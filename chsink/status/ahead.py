@@ -52,23 +52,24 @@ def halts_ahead(
 def _of_records(
     routes: Mapping[TopicTable, object], records: Mapping[StateKey, StateRecord], kafka: KafkaFacts, policy: Policy
 ) -> Iterator[ChsinkError]:
+    read_anew = {k.topic for k, r in records.items() if r.life.topic_id == kafka.ids.get(k.topic)}
     for key, record in sorted(records.items()):
-        routed, log = key.topic_table in routes, kafka.logs.get(key.topic_partition)
-        if record.phase is Phase.EMPTY or (log is None and routed):
+        if record.phase is Phase.EMPTY:
             continue
-        if not routed:
+        if key.topic_table not in routes:
             if record.in_doubt:
                 yield halts.NOT_ROUTED(tp=key.topic_partition, table=key.table)
-            continue
-        assert log is not None
-        facts = Facts(kafka.ids.get(key.topic), *log, pipeline=record.sent.pipeline)
-        decision = decide(record, _rest(record, facts), facts, policy)
-        if decision.halt is not None:
-            yield halt_error(decision.halt, key.topic_partition, decision.detail)
+        elif (log := kafka.logs.get(key.topic_partition)) is not None:
+            facts = Facts(kafka.ids.get(key.topic), *log, pipeline=record.sent.pipeline)
+            decision = decide(record, _rest(record, facts.topic_id, log), facts, policy)
+            if decision.halt is not None:
+                yield halt_error(decision.halt, key.topic_partition, decision.detail)
+            elif record.is_of_another(facts.topic_id) and log[1] and key.topic not in read_anew:
+                detail = f"recorded topic id {record.life.topic_id}, now {facts.topic_id}; {record.range} landed before"
+                yield halts.TOPIC_RECREATED(tp=key.topic_partition, detail=detail)
 
 
-def _rest(record: StateRecord, facts: Facts) -> OffsetRange:
-    """What a batch would read if the log began behind the recorded end; otherwise nothing is planned."""
-    assert facts.log_start is not None and facts.log_end is not None
-    expired = facts.log_start > record.end and not record.is_of_another(facts.topic_id)
-    return OffsetRange(facts.log_start, facts.log_end) if expired else OffsetRange(record.end, record.end)
+def _rest(record: StateRecord, topic_id: str | None, log: LogBounds) -> OffsetRange:
+    """What is left and the next record, if the log begins behind the recorded end; otherwise nothing is planned."""
+    expired = log[0] > record.end and not record.is_of_another(topic_id)
+    return OffsetRange(log[0], log[1] + 1) if expired else OffsetRange(record.end, record.end)

@@ -49,8 +49,8 @@ class StatusReader:
         owner, records = read_sink(services.store, config.sink.name)
         kafka = _ask(services, {k.topic_partition for k in records})
         starting, now_ms = services.config.kafka.starting_offsets, services.clock.now_ms()
-        lags = {k: _lag(r, kafka.logs.get(k.topic_partition), starting) for k, r in records.items()}
-        ages = self._ages({k: _next(records[k], kafka.logs[k.topic_partition]) for k, lag in lags.items() if lag})
+        lags = {k: _lag(k, r, kafka, starting) for k, r in records.items()}
+        ages = self._ages({k: _next(k, records[k], kafka) for k, lag in lags.items() if lag})
         partitions = tuple(_partition(k, r, lags[k], ages.get(k), now_ms) for k, r in sorted(records.items()))
         unrecorded = _unrecorded(kafka.logs, records, starting)
         return SinkStatus(
@@ -117,19 +117,21 @@ def _age(lag: int | None, oldest: int | None, now_ms: int) -> float | None:
     return None if oldest is None else round(max(0, now_ms - oldest) / 1000, 1)
 
 
-def _lag(record: StateRecord, log: LogBounds | None, starting: str) -> int | None:
+def _lag(key: StateKey, record: StateRecord, kafka: KafkaFacts, starting: str) -> int | None:
     """Offsets that are to be read; None where Kafka does not say, or where a first start at ``latest`` decides."""
-    if log is None:
+    if key.topic_partition not in kafka.logs:
         return None
-    start, end = log
+    start, end = kafka.logs[key.topic_partition]
     if record.phase is not Phase.EMPTY:
-        return max(0, end - record.end)
+        return end - start if record.is_of_another(kafka.ids.get(key.topic)) else max(0, end - record.end)
     return end - start if record.life.late or starting == "earliest" else None
 
 
-def _next(record: StateRecord, log: LogBounds) -> int:
+def _next(key: StateKey, record: StateRecord, kafka: KafkaFacts) -> int:
     """The first offset that is to be read."""
-    return log[0] if record.phase is Phase.EMPTY else max(log[0], record.end)
+    start = kafka.logs[key.topic_partition][0]
+    whole = record.phase is Phase.EMPTY or record.is_of_another(kafka.ids.get(key.topic))
+    return start if whole else max(start, record.end)
 
 
 def _unrecorded(logs: Mapping[TopicPartition, LogBounds], records: Iterable[StateKey], starting: str) -> int:

@@ -71,7 +71,7 @@ def _doubtful(picture: Picture) -> Iterator[Health]:
     if status.verified is not None and not status.verified.ok:
         yield Health("warn", f"chsink verify found differences, {status.verified.sentence}.")
     if status.owner is None and not status.partitions:
-        yield Health("idle", f"This sink has not run yet. {_waits(status)}")
+        yield Health("idle", f"This sink has not run yet, or its state was lost. {_waits(status)}")
     watched_s = picture.watched_s or 0.0
     if status.lag and watched_s >= STILL_S and not _landed(picture):
         yield Health("warn", f"{_waits(status)} Nothing has landed for {duration(watched_s)}: is the job running?")

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from chsink.as_typed import as_typed
 from chsink.dlq.letters import create_table
 from chsink.embedded.base.ports import free_port
+from chsink.embedded.stack import Stack
 from chsink.embedded.topics import create_topic, delete_records
 from chsink.errors import HaltError
 from chsink.ui.eyes import Eyes
@@ -122,6 +123,33 @@ def test_a_range_that_nobody_can_settle_is_named_before_the_start(make_job: Make
     assert status["halts"] == [{"id": problem["id"], "message": problem["message"], "fix": as_typed(problem["fix"])}]
 
 
+def test_a_topic_that_was_recreated_with_fewer_records(make_job: MakeJob, spark: SparkSession, services: Stack) -> None:
+    """⚑ the page said that all had landed, and the status a lag of 0: none of the new records could land."""
+    job = make_job(partitions=1)
+    job.send(0, 10)
+    job.drain(spark)
+    services.kafka.delete_topic(job.topic)
+    services.kafka.create_topic(job.topic, 1)
+    with page(job, ui_interval_s=1.0) as url:
+        assert once(url)["health"]["level"] == "good"
+        job.sent.clear()
+        job.send(0, 5)
+        time.sleep(1.1)
+        found = once(url)
+    with pytest.raises(HaltError, match="CHS-3"):
+        job.drain(spark)
+    status = job.status()
+
+    assert found["health"]["sentence"] == "The next start will halt with CHS-303: see the fix below."
+    assert (found["sums"]["lag"], status["lag"]) == (5, 5)
+    assert 0 <= status["partitions"][0]["lag_s"] < 600
+    [halt] = status["halts"]
+    assert halt["id"] == "CHS-303" and "start with a new checkpoint" in halt["fix"]
+    job.lose_checkpoint()
+    job.drain(spark)
+    assert (job.status()["lag"], job.status()["halts"]) == (0, [])
+
+
 def test_beside_a_job_until_its_end(make_job: MakeJob, spark: SparkSession) -> None:
     """Whoever watches sees the last batch, and then that the job has ended."""
     job = make_job(partitions=2)
@@ -196,7 +224,8 @@ def test_the_command_ends_by_a_signal(make_job: MakeJob) -> None:
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split()[0]
-        assert once(url)["health"]["sentence"].startswith("This sink has not run yet. 3 offsets wait in Kafka")
+        said = once(url)["health"]["sentence"]
+        assert said.startswith("This sink has not run yet, or its state was lost. 3 offsets wait in Kafka")
         process.send_signal(2)
         said = process.stderr.read()
     assert process.returncode == 0

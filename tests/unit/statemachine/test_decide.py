@@ -85,6 +85,13 @@ def test_a_gap_that_kafka_still_holds_is_no_loss_to_record(policy: Policy, log_s
     assert f"{rng(max(20, log_start), 25)} was never landed, and Kafka still holds it" in decision.detail
 
 
+def test_a_log_end_that_nobody_asked_for_is_not_named() -> None:
+    """⚑ the halt said "up to None"."""
+    known, unknown = (decide(AFTER, rng(20, 30), Facts("new", log_end=end), HALT).detail for end in (29, None))
+    assert known == "recorded topic id id, now new up to 29, planned [20, 30)"
+    assert unknown == "recorded topic id id, now new, planned [20, 30)"
+
+
 def test_an_empty_row_is_inert_and_counts_as_no_record() -> None:
     assert decide(EMPTY, rng(5, 9), FACTS, HALT) == decide(None, rng(5, 9), FACTS, HALT)
 
