@@ -64,7 +64,7 @@ def change_findings(client: Queries, config: Config, use: Use, table: TableName)
 
 
 def check_grants(client: Queries, config: Config, name: str, rights: Iterable[Right]) -> Iterator[Finding]:
-    """An error for each right that the user lacks on one thing, or one ``ok``.  One question, unless its answer is no."""
+    """An error for each right that the user lacks on one thing, or one ``ok``: one question, unless it is no."""
     asked = [Needed(right, (), name) for right in rights]
     lacking = not may(client, ", ".join(f"{one.privilege} ON {name}" for one in asked))
     missing = [one for one in asked if lacking and not may(client, f"{one.privilege} ON {name}")]
