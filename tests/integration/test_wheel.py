@@ -228,6 +228,7 @@ def test_commands(installed: Installed, tmp_path: Path) -> None:
     assert "-m pip install chdb" in said
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("NO_MIRROR_PACKAGES")
 def test_the_extra_of_the_mirror_is_enough_for_partitioned_tables(installed: Installed, tmp_path: Path) -> None:
     """⚑ pyiceberg computes partition values in a package of its own, which it asks for only then."""

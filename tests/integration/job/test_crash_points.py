@@ -21,6 +21,8 @@ STEPS = {
     "driver.before_after": "fail",
     "driver.after_after": "fail",
 }
+ALIKE = {"task.after_chunks"}
+"""A restart finds what it finds after a crash before AFTER."""
 DOUBTFUL = [step for step in STEPS if step not in ("driver.before_before", "driver.after_after")]
 
 
@@ -46,7 +48,9 @@ def crash(job: Job, spark: SparkSession, failpoints: Failpoints, step: str) -> N
     assert job.in_doubt() == ({0, 1} if step in DOUBTFUL else set())
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.soak] if step in ALIKE else []) for step in STEPS]
+)
 def test_crash_then_restart_with_the_same_checkpoint(
     step: str, job: Job, spark: SparkSession, failpoints: Failpoints
 ) -> None:
