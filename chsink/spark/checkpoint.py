@@ -82,12 +82,13 @@ def local_folder(checkpoint: str, conf: Mapping[str, object]) -> LocalFolder | N
 def checkpoint_findings(
     folder: Folder,
     topics: Collection[str],
-    records: Mapping[StateKey, StateRecord] | None,
+    records: Callable[[], Mapping[StateKey, StateRecord] | None],
     routes: Collection[TopicTable] = (),
 ) -> Iterator[Finding]:
     """Whether the folder can be written, and belongs to a query of these topics and to the recorded state.
 
-    ``records`` are the sink's; None where they cannot be known.  ``routes`` are its topics with their tables.
+    ``records`` reads the sink's, after the folder, as another driver may be at work: it writes AFTER before it commits.
+    They are None where they cannot be known.  ``routes`` are its topics with their tables.
     """
     problem = folder.write_problem()
     if problem is not None:
@@ -107,9 +108,9 @@ def checkpoint_findings(
     if foreign:
         reason = f"it reads topic {', '.join(foreign)}, which this job does not"
         yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=reason)
-    elif records is not None and not records and read:
+    elif (now := records()) is not None and not now and read:
         yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
-    elif before := sorted(read & _reset(records or {}, routes)):
+    elif before := sorted(read & _reset(now or {}, routes)):
         named = ", ".join(map(str, before))
         yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
     else:

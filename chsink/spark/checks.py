@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from chsink.clickhouse.landing import named_by_records
@@ -59,8 +60,9 @@ def configured_checkpoint_findings(services: Services) -> Iterator[Finding]:
     if folder is None:
         yield found(Severity.INFO, preflight.CHECKPOINT_NOT_CHECKED, checkpoint=checkpoint)
     else:
-        of_sink = recorded(services, claimed=True)
-        found_before = list(checkpoint_findings(folder, config.topics, of_sink, services.clickhouse.routes))
+        routes = services.clickhouse.routes
+        of_sink = partial(recorded, services, claimed=True)
+        found_before = list(checkpoint_findings(folder, config.topics, of_sink, routes))
         yield from found_before
         if not any(finding.severity is Severity.ERROR for finding in found_before):
             yield from guarded("the checkpoint", lambda: passed_over_findings(services, folder))

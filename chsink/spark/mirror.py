@@ -236,7 +236,7 @@ class MirrorRun:
     def _started(self) -> StreamingQuery:
         config, mirror = self._config.at_the_mirrors_pace(), self._config.mirror
         checkpoint = config.mirror_checkpoint()
-        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, None))
+        raise_first(checkpoint_findings(SparkFolder(checkpoint, self._spark), mirror.topics, lambda: None))
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)  # the query's thread inherits it
         self._coordination.start()
         start, pattern = self._starting_offsets(), config.mirror_pattern

@@ -30,7 +30,7 @@ from chsink.tables.grow import level
 def check_checkpoint(services: Services, folder: Folder) -> None:
     """Raise the first error of the checkpoint: damaged, another query's, or without the state it belongs to."""
     config, routes = services.config, services.clickhouse.routes
-    raise_first(checkpoint_findings(folder, config.topics, recorded(services, claimed=True), routes))
+    raise_first(checkpoint_findings(folder, config.topics, lambda: recorded(services, claimed=True), routes))
 
 
 def check_passed_over(services: Services, folder: Folder) -> None:

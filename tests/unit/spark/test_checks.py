@@ -49,7 +49,7 @@ AFTER = StateRecord(Phase.AFTER, 1, "a", 0, 5, life=TopicLife("id"), sent=Sendin
 
 def check(of: LocalFolder, *, has_state: bool | None = True) -> Finding:
     records = None if has_state is None else {KEY: AFTER} if has_state else {}
-    return only(list(checkpoint_findings(of, ["flights"], records)))
+    return only(list(checkpoint_findings(of, ["flights"], lambda: records)))
 
 
 def test_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_the_checks_do_not_load_spark() -> None:
 def test_progress_from_before_a_reset(tmp_path: Path, incarnation: int, halts: bool) -> None:
     """⚑ the query would find nothing new, and end well without a record of what was reset."""
     reset = writes.reset(AFTER, epoch=2, attempt="b") if incarnation else writes.empty(2, "b")
-    finding = only(list(checkpoint_findings(folder(tmp_path), ["flights"], {KEY: reset}, [KEY.topic_table])))
+    finding = only(list(checkpoint_findings(folder(tmp_path), ["flights"], lambda: {KEY: reset}, [KEY.topic_table])))
     assert (finding.id == "CHS-302") is halts
     if halts:
         assert "flights-0: the state was reset" in finding.sentence
@@ -257,7 +257,10 @@ def test_progress_from_before_a_reset(tmp_path: Path, incarnation: int, halts: b
 def test_a_new_checkpoint_after_a_reset(tmp_path: Path) -> None:
     reset = writes.reset(AFTER, epoch=2, attempt="b")
     new = folder(tmp_path, committed=False)
-    assert only(list(checkpoint_findings(new, ["flights"], {KEY: reset}, [KEY.topic_table]))).severity is Severity.OK
+    assert (
+        only(list(checkpoint_findings(new, ["flights"], lambda: {KEY: reset}, [KEY.topic_table]))).severity
+        is Severity.OK
+    )
 
 
 def test_a_reset_of_one_table_of_a_topic(tmp_path: Path) -> None:
@@ -266,8 +269,8 @@ def test_a_reset_of_one_table_of_a_topic(tmp_path: Path) -> None:
     """
     reset, other = writes.reset(AFTER, epoch=2, attempt="b"), replace(KEY, table="d.other")
     records, routes = {KEY: reset, other: AFTER}, [KEY.topic_table, other.topic_table]
-    assert only(list(checkpoint_findings(folder(tmp_path / "a"), ["flights"], records, routes))).id == "CHS-302"
-    gone = list(checkpoint_findings(folder(tmp_path / "b"), ["flights"], records, routes[1:]))
+    assert only(list(checkpoint_findings(folder(tmp_path / "a"), ["flights"], lambda: records, routes))).id == "CHS-302"
+    gone = list(checkpoint_findings(folder(tmp_path / "b"), ["flights"], lambda: records, routes[1:]))
     assert only(gone).severity is Severity.OK
 
 
