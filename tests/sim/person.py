@@ -318,14 +318,16 @@ def end_senders(world: World) -> None:
 
 
 def complete_views(world: World, tp: TopicPartition, offsets: OffsetRange) -> None:
-    """Insert what a view lacks of these offsets: INSERT INTO its target SELECT … FROM the table."""
+    """Insert what a view lacks of these offsets: INSERT INTO its target SELECT DISTINCT … FROM the table, which may have
+    a row twice whose record was compacted since.
+    """
     table = world.routes[tp.topic]
     for server in world.servers:
         rows = server.tables[table].rows.get((tp.topic, tp.partition), [])
         view = server.tables[table].view.setdefault((tp.topic, tp.partition), [])
         lacking = [uid for uid in rows if offsets.start <= uid % PARTITION < offsets.end and uid not in view]
-        view.extend(lacking)
-        world.oracle.fed(table, lacking)
+        view.extend(dict.fromkeys(lacking))
+        world.oracle.fed(table, dict.fromkeys(lacking))
 
 
 # --- what an operator sees -------------------------------------------------------------------------------------------
