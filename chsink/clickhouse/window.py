@@ -173,9 +173,11 @@ class DedupWindow:
     ) -> bool:
         """A window that was lowered and raised again since the mark shows only in that the table was altered.  To look
         costs little then.  Where it might halt (other rows, views), or is not possible, nothing is assumed.
+        A replica that nobody looked at, as the client went to it meanwhile, may have been altered.
         """
         pairs = zip(shards, record.seen.marks, strict=True)
-        altered = [s for s, then in pairs if looked[s.url, s.table.canonical][1] >= then.at_s]
+        last = {at: altered_s for at, (_, altered_s) in looked.items()}
+        altered = [s for s, then in pairs if last.get((s.url, s.table.canonical), BEYOND) >= then.at_s]
         sure = all(s.table.can_probe and not s.table.views for s in shards) and self.is_alone(record)
         return bool(altered) and sure and not self.holds_foreign(key, record)
 

@@ -118,6 +118,20 @@ def test_a_table_that_was_altered_is_not_looked_into_beside_rows_of_others(serve
     assert not window(server).must_probe(KEY, older)
 
 
+def test_another_replica_that_answers_meanwhile_may_have_been_altered(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ The client went to another replica during the look: nobody has looked at this one."""
+    ask = Server.query
+
+    def elsewhere(self: Server, sql: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+        self.url = "http://b"
+        return ask(self, sql, parameters)
+
+    monkeypatch.setattr(Server, "query", elsewhere)
+    assert window(server).must_probe(KEY, in_doubt(10))
+
+
 def test_once_probed_always_probed(server: Server) -> None:
     assert window(server).must_probe(KEY, replace(in_doubt(1000), doubt=Unsettled(probe=True)))
 
