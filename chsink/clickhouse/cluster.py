@@ -10,6 +10,7 @@ from typing import Final
 
 from chsink.clickhouse.client import ClickHouseClient, Connection
 from chsink.clickhouse.connections import Connections
+from chsink.clickhouse.replicas import said_by_each
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import RoutedTable, ShardTable
 from chsink.clickhouse.table import (
@@ -25,7 +26,7 @@ from chsink.clickhouse.writer import PINNED_WHERE_KNOWN
 from chsink.config import Config, Route
 from chsink.errors import ChsinkError, preflight
 from chsink.notation.sql import TableName, parse_table, quote_string
-from chsink.ports import Clock, Replicas, ServerRefused, Unanswered, is_away
+from chsink.ports import Clock, Replicas
 from chsink.refusals import asking_target
 from chsink.sharding import Layout, Shard
 from chsink.statemachine.records import StateKey, TopicTable
@@ -142,16 +143,9 @@ class Cluster:
         does not; if it answers the checks of a start, and remembers less, they refuse it.
         """
         kept = {each.at: each for table in tables.values() for each in table.with_fed if in_keeper(each.engine)}
-        replicas = client.each_replica() if kept else ()
-        for replica in replicas if len(replicas) > 1 else ():
-            if replica.url not in self._away:
-                try:
-                    theirs = read_settings(replica.once(), kept.values())
-                    tables = {at: remembering_least(table, theirs) for at, table in tables.items()}
-                except (Unanswered, ServerRefused) as error:
-                    if not is_away(error):
-                        raise
-                    self._away.add(replica.url)
+        if kept:
+            for theirs in said_by_each(client, self._away, lambda replica: read_settings(replica, kept.values())):
+                tables = {at: remembering_least(table, theirs) for at, table in tables.items()}
         return tables
 
     def _read(self, client: ClickHouseClient, database: str, name: str) -> TargetTable:
@@ -249,6 +243,7 @@ class Cluster:
             shards=shards,
             foreign_accepted=self.config.errors.on_existing_rows == "accept",
             letters=None if letters is None else replace(letters, client=retried(letters.client)),
+            away=self._away,
         )
 
     def waiting(self) -> DedupWindow:

@@ -14,13 +14,15 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from chsink.clickhouse.table import TargetTable, in_keeper
 from chsink.errors import services
-from chsink.ports import Clock, Replicas, Unanswered
+from chsink.ports import Clock, Queries, Replicas, ServerRefused, Unanswered, is_away
 
 E = TypeVar("E", bound=Replicas)
+T = TypeVar("T")
 
 CATCH_UP_S: Final = 60
 PAUSE_S: Final = 0.5
@@ -87,3 +89,16 @@ def _why_behind(replica: Replicas, table: TargetTable, *, empty: bool) -> str | 
     if newest or pointer:
         return f"{newest + 1 - pointer} entries of the replication log not read"
     return None if empty and delay_s == 0 else "it has not read the replication log"
+
+
+def said_by_each(client: Replicas, away: set[str], ask: Callable[[Queries], T]) -> Iterator[T]:
+    """What each of several replicas says, of those that answer.  Nobody waits twice for one that does not: ``away``."""
+    replicas = client.each_replica()
+    for replica in replicas if len(replicas) > 1 else ():
+        if replica.url not in away:
+            try:
+                yield ask(replica.once())
+            except (Unanswered, ServerRefused) as error:
+                if not is_away(error):
+                    raise
+                away.add(replica.url)

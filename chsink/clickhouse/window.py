@@ -11,13 +11,14 @@ too.  A table that does not allow looking means halt, never a guess.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.describe import read_facts
 from chsink.clickhouse.probe import count_rows, only_of
+from chsink.clickhouse.replicas import said_by_each
 from chsink.clickhouse.shards import ShardTable, asked
 from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper
 from chsink.clickhouse.unaccounted import check_nothing_landed
@@ -62,7 +63,7 @@ class DedupWindow:
     ``insert_s`` (how long one may take) and ``margin_s`` (clocks of servers that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     ``letters`` is the table of dead letters, which every range may send to as to one more shard.
-    ``silent``: since when (steady ms) servers that may be gone do not answer.
+    ``silent``: since when (steady ms) servers that may be gone do not answer.  ``away``: replicas that did not.
     """
 
     shards: Callable[[str, str | None], Sequence[ShardTable]]
@@ -72,6 +73,7 @@ class DedupWindow:
     foreign_accepted: bool = False
     letters: ShardTable | None = None
     silent: dict[str, int] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
 
     def places(self, table: str, layout: str | None) -> Sequence[ShardTable]:
         """Wherever a range of the table may be sent: the shards of a layout, and the table of dead letters."""
@@ -160,13 +162,20 @@ class DedupWindow:
             at = shard.url, shard.table.canonical
             if at not in looked:
                 seen = look(shard.client, shard.table)
-                looked[at] = seen.mark, seen.altered_s
+                looked[at] = seen.mark, max([seen.altered_s, *self._altered_elsewhere(shard)])
             now, _ = looked[at]
             why = why_forgotten(shard.table, then, now)
             why = why or why_too_late(shard.table, then, now, Slack(self.insert_s, self.margin_s))
             if why is not None:
                 return f"{why} on {shard.url}"
         return None
+
+    def _altered_elsewhere(self, shard: ShardTable) -> Iterator[int]:
+        """When (s) each replica that answers altered its table last, at the latest: each has settings of its own."""
+        at = shard.table.at
+        if in_keeper(shard.table.engine):
+            for facts in said_by_each(shard.client, self.away, lambda one: read_facts(one, [at], replicated=False)):
+                yield from [facts[at].defined_s + self.margin_s] if at in facts else []
 
     def _may_have_been_lowered(
         self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord, looked: Looked
@@ -217,11 +226,16 @@ class DedupWindow:
                 self.silent.setdefault(server.url, self.clock.steady_ms())
                 silent.append(server.url)
         for url in silent:
-            left_s = (self.silent[url] - self.clock.steady_ms()) / 1000 + max(self.insert_s, OUTLAST_S)
-            if left_s > 0:
-                _log.warning(_OUTLASTING, url, left_s)
-                self.clock.sleep(left_s)
+            self.outlast(url)
         return ran
+
+    def outlast(self, where: str) -> None:
+        """Wait until an insert on a server that does not answer, or that is not known, must have ended."""
+        since = self.silent.setdefault(where, self.clock.steady_ms())
+        left_s = (since - self.clock.steady_ms()) / 1000 + max(self.insert_s, OUTLAST_S)
+        if left_s > 0:
+            _log.warning(_OUTLASTING, where, left_s)
+            self.clock.sleep(left_s)
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

@@ -192,7 +192,9 @@ class Ledger:
         named = {r.sent.layout for r in self.records.values()}
         in_doubt = {r.sent.layout for r in self.records.values() if r.in_doubt}
         kept = {f: text for f, text in self.owner.layouts if f in named}
-        kept |= {f: _with_former(text, kept[f]) if f in in_doubt & kept.keys() else text for f, text in layouts.items()}
+        for f, text in layouts.items():
+            other = f in in_doubt and kept.get(f, text) != text
+            kept[f] = Layout.from_json(text).with_former(kept[f]).to_json() if other else text
         if tuple(sorted(kept.items())) == self.owner.layouts:
             return
         new = owners.with_layouts(self.owner, self.new_attempt(), kept)
@@ -301,14 +303,6 @@ class Ledger:
                 cause=f": {cause}" if cause else "",
             ) from cause
         self.clock.sleep(PAUSE_S)
-
-
-def _with_former(now: str, stored: str) -> str:
-    """The layout with the replicas that its shards have lost, as far as the stored one tells."""
-    try:
-        return Layout.from_json(now).with_former(Layout.from_json(stored)).to_json()
-    except (ChsinkError, ValueError):  # one that cannot be read is written anew
-        return now
 
 
 def _topic_tables(keys: Iterable[StateKey]) -> frozenset[TopicTable]:

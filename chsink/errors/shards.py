@@ -54,6 +54,13 @@ UNREADABLE_LAYOUT = halt(
     "the recorded shard layout cannot be read ({reason})",
     "run the version of chsink that wrote it until no range is in doubt, then upgrade",
 )
+SHARD_NAMES_CHANGED = halt(
+    "CHS-409",
+    "shard {shard} was at {then} when a range in doubt was announced; now it is at {now}, and the servers that it had "
+    "belong to another shard: chsink cannot tell whether the shard has moved, or only the names have changed",
+    "in clickhouse.endpoints, give each shard the name and the URLs that `chsink state show` lists under `layouts`, "
+    "and start the job; change them again when `chsink status` shows no partition at BEFORE",
+)
 NULL_KEY_POLICY = config(
     "CHS-408",
     "errors.null_shard_key does not support {value}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,7 +15,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
 from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
-from chsink.errors import ChsinkError
+from chsink.errors import ChsinkError, HaltError
 from chsink.notation.sql import quote_string, quote_strings
 from chsink.ports import StateStore, Word
 from chsink.refusals import asking_target
@@ -22,6 +23,7 @@ from chsink.statemachine.ranges import OffsetRange
 from chsink.statemachine.records import StateKey, StateRecord
 from chsink.statemachine.tokens import token_head, topic_head
 
+_log = logging.getLogger(__name__)
 SECOND_COPIES = (
     "; {} of these rows share their offset with another row: unless a transform made several rows of one record, or an "
     "earlier topic of this name left them, first delete all but one copy of each"
@@ -151,7 +153,13 @@ def wait_for_any_insert(
             for server in clickhouse.servers(shards):
                 window.wait_for_tokens(head, topic, server)
         for _, layout in () if owner is None else owner.layouts:
-            window.wait_where_answered(head, topic, clickhouse.former_servers(layout))
+            try:
+                former = clickhouse.former_servers(layout)
+            except HaltError as error:
+                _log.warning("An earlier shard layout does not say which servers it had: %s", error)
+                window.outlast("a server of that layout")
+            else:
+                window.wait_where_answered(head, topic, former)
 
 
 def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> str:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from chsink.errors import ConfigError, shards
+from chsink.errors import ChsinkError, ConfigError, shards
 from chsink.notation.hash_functions import RAND_KEY, hash_function
 from chsink.notation.metadata_columns import SHARD_TYPES
 
@@ -130,18 +130,35 @@ class Layout:
         return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()
 
     def placed(self, present: Sequence[Shard]) -> Layout:
-        """The layout at the present replicas of its shards; at the recorded ones of a shard that is none of them."""
+        """The layout at the present replicas of its shards; at the recorded ones of a shard that is none of them.
+
+        Raises HaltError CHS-409 if a shard may have moved, or another one may have got its name.
+        """
         return replace(self, shards=tuple(replace(s, replicas=self._replicas_now(s, present)) for s in self.shards))
 
     def _replicas_now(self, shard: Shard, present: Sequence[Shard]) -> tuple[str, ...]:
         most = max(1, *map(shard.nearness, present))
         same = [now for now in present if shard.nearness(now) == most]
+        for moved in (now for now in present if most == 2 and shard.nearness(now) == 1):
+            if all(each.nearness(moved) < 2 for each in self.shards):
+                raise _names_changed(shard, moved)
         alone = len(same) == 1 and sum(each.nearness(same[0]) >= most for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
 
-    def with_former(self, stored: Layout) -> Layout:
-        """With the replicas that its shards have lost since a stored layout of the same fingerprint."""
-        pairs = zip(self.shards, stored.shards, strict=True)
+    def with_former(self, stored: str) -> Layout:
+        """With the replicas that its shards have lost since a stored layout (JSON) of the same fingerprint, as far as
+        it can be read.
+
+        Raises HaltError CHS-409 if they may have taken each other's names.
+        """
+        try:
+            pairs = list(zip(self.shards, Layout.from_json(stored).shards, strict=True))
+        except (ChsinkError, ValueError):
+            return self
+        moved = [(now, then) for now, then in pairs if then.nearness(now) < 2]
+        for now, then in moved:
+            if any(then.nearness(other) > 1 for other, _ in moved):
+                raise _names_changed(then, now)
         both = ((now, sorted({*then.replicas, *then.former} - {*now.replicas})) for now, then in pairs)
         return replace(self, shards=tuple(replace(now, former=tuple(urls)) for now, urls in both))
 
@@ -160,6 +177,10 @@ class Layout:
             return _read_layout(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
             raise shards.UNREADABLE_LAYOUT(reason=type(error).__name__) from error
+
+
+def _names_changed(then: Shard, now: Shard) -> ChsinkError:
+    return shards.SHARD_NAMES_CHANGED(shard=now.name, then=", ".join(then.replicas), now=", ".join(now.replicas))
 
 
 def _read_layout(stored: dict[str, Any]) -> Layout:

@@ -112,7 +112,7 @@ class Table:
 
     ``mutations`` counts them; ``block_of`` has the latest block of each uid.  ``view`` holds the rows of the dependent
     view's target, ``fed`` the tokens of the blocks that it took, ``fed_blocks`` counts its blocks.  ``letters_of`` has the target table of each dead letter.  ``late`` says when the first replica has a uid that it does
-    not have at once.  ``altered_s``: when its settings were altered last.
+    not have at once.  ``altered_s``: when its settings were altered last; ``elsewhere``: on the second replica only.
     """
 
     kind: TableKind
@@ -124,6 +124,7 @@ class Table:
     blocks: int = 0
     version: int = 0
     altered_s: int = -1
+    elsewhere: bool = False
     mutations: int = 0
     block_of: dict[int, int] = field(default_factory=dict)
     late: dict[int, int] = field(default_factory=dict)
@@ -191,10 +192,10 @@ class Server:
             of.blocks += of.kind.window_blocks // OTHERS
         self._forget(of)
 
-    def lower_and_raise(self, table: str) -> None:
+    def lower_and_raise(self, table: str, *, elsewhere: bool) -> None:
         """Somebody sets the window to one block, and then to what it was.  ClickHouse drops tokens at once."""
         of = self.tables[table]
-        of.altered_s = self.hub.now // 1000
+        of.altered_s, of.elsewhere = self.hub.now // 1000, elsewhere
         while len(of.tokens) > 1:
             of.tokens.popitem(last=False)
 

@@ -79,15 +79,15 @@ def before_restart(world: World) -> None:
     # Random numbers of its own, so that seeds keep their meaning.
     own = Random(f"{hub.seed} lowered {hub.steps}")
     if searched and not hub.calm and own.random() < LOWERED and not _sending(world) and _alone(world):
-        _lower_and_raise(world, own.choice(sorted(world.kinds)))
+        _lower_and_raise(world, own.choice(sorted(world.kinds)), elsewhere=own.random() < 0.5)
 
 
-def _lower_and_raise(world: World, table: str) -> None:
+def _lower_and_raise(world: World, table: str, *, elsewhere: bool) -> None:
     """The rows are looked for then, but not where that might halt a job for nothing (docs/promise.md)."""
     if world.kinds[table].views or world.reasons & {"state lost", "state restored"}:
         return
     for server in world.servers:
-        server.lower_and_raise(table)
+        server.lower_and_raise(table, elsewhere=elsewhere and world.kinds[table].replicated)
     world.hub.counts["fault window lowered and raised"] += 1
     world.reasons.add("window")
 

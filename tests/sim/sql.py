@@ -135,7 +135,7 @@ def _facts(server: Server, name: str, *, lags: bool = False) -> Iterator[tuple[A
         return
     table, at, mine = server.tables[of], tuple(name.split(".", 1)), identity(server, name)
     blocks, altered = (table.blocks, digest(table)) if of == name else (table.fed_blocks, "")
-    altered_s = table.altered_s if of == name else -1
+    altered_s = table.altered_s if of == name and not (lags and table.elsewhere) else -1
     uuid = f"{mine} of {'one' if lags else 'another'} replica" if kind.engine.startswith("Replicated") else mine
     yield ("is", *at, uuid, kind.engine, altered, server.hub.now // 1000, server.started // 1000, altered_s)
     yield ("path", *at, mine, "", "", 0, 0, 0)

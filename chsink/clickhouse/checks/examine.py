@@ -6,7 +6,7 @@ A server that does not answer costs the checks that need it, not the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -46,6 +46,7 @@ from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, ServerRefused, Unanswered, is_away
+from chsink.sharding import Layout
 from chsink.statemachine.owner import Owner
 from chsink.statemachine.records import StateKey, StateRecord, StateRecords, TopicTable
 
@@ -109,7 +110,9 @@ class ClickHouseChecks:
 
     def state(self, records: StateRecords, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
-        cluster = self._cluster
+        cluster, stored = self._cluster, dict(owner.layouts) if owner else {}
+        for fingerprint in sorted({r.sent.layout for r in records.values() if r.in_doubt} & stored.keys()):
+            yield from guarded("shards", partial(self._renamed, fingerprint, stored[fingerprint]))
         if self._targets.keys() == cluster.routes.keys():
             window = cluster.window(owner.layout if owner else lambda _: None)
             bare = Untouched(self._config.kafka.isolation_level)
@@ -125,6 +128,11 @@ class ClickHouseChecks:
             yield from in_doubt_findings(records, self._targets, window, cluster.clock.now_ms(), present_pipeline)
         present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}
         yield from layout_findings(records, owner, present)
+
+    def _renamed(self, fingerprint: str, stored: str) -> Iterable[Finding]:
+        if now := self._cluster.layouts.get(fingerprint):
+            Layout.from_json(now).with_former(stored)
+        return ()
 
     def existing_rows(self, records: StateRecords, latest: Callable[[], StateRecords]) -> Iterator[Finding]:
         """Rows that the recorded state does not account for, unless the job accepts them."""

@@ -6,6 +6,7 @@ counted there.
 
 from __future__ import annotations
 
+import json
 from itertools import accumulate
 
 import pytest
@@ -23,6 +24,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import quietly_connected, run
 from tests.support.job import WINDOW, Job, command, select
+from tests.support.told import words_of
 
 WEIGHTS = (3, 1, 2)
 
@@ -182,6 +184,44 @@ def test_the_names_of_shards_shift_while_a_range_is_in_doubt(
     assert "CHS-322" in said and f"{len(job.landed())} rows" in said
     job.drain(spark)
     job.check()
+
+
+@pytest.mark.exit_of("SHARD_NAMES_CHANGED")
+def test_a_shard_has_moved_and_another_one_has_its_server(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ Found by a reader: rows of the range were looked for on one of two servers, and might be on the other."""
+    job = make_job(partitions=1, shards=3, shard_key=["id"])
+    servers = job.shards
+
+    def named(a: str, b: str) -> dict[str, list[dict[str, str]]]:
+        return {"clickhouse.endpoints": [{"url": a, "name": "a"}, {"url": b, "name": "b"}]}
+
+    job.settings = named(*servers[:2])
+    job.send(0, 20)
+    crash_before_after(job, spark, failpoints)
+    job.settings = named(servers[2], servers[0])
+    error = halts.halted("SHARD_NAMES_CHANGED", job, spark)
+    doctor = CliRunner().invoke(app, ["doctor", "-c", str(job.file()), *halts.settings_of(job)])
+    assert doctor.exit_code and "CHS-409" in doctor.stdout
+
+    shown = run(job, *halts.command_of(error, "show"), "--json", *halts.settings_of(job))
+    assert shown.exit_code == 0, shown.output
+    [layout] = json.loads(shown.stdout)["layouts"].values()
+    then = {shard["name"]: shard["replicas"][0] for shard in json.loads(layout)["shards"]}
+    job.settings = named(**then)
+    job.drain(spark)
+    job.shards, job.weights = servers[:2], [1, 1]
+    job.check()
+    status = CliRunner().invoke(app, [*words_of(error, "status"), "-c", str(job.file()), *halts.settings_of(job)])
+    assert status.exit_code == 0 and "BEFORE" not in status.stdout
+
+    job.settings = named(servers[2], servers[0])
+    job.send(0, 20)
+    job.drain(spark)
+    job.shards, job.weights = servers, [1, 1, 1]
+    assert len(job.landed()) == 40
+    assert job.verdict().exactly_once
 
 
 def test_a_removed_shard_keeps_its_rows(make_job: MakeJob, spark: SparkSession) -> None:

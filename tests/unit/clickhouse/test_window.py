@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -100,6 +100,30 @@ def test_a_table_that_was_altered_since_is_looked_into(server: Server) -> None:
     assert not window(server).must_probe(KEY, in_doubt(10))
     server.defined_s = MARK.at_s
     assert window(server).must_probe(KEY, in_doubt(10))
+
+
+@dataclass
+class Replicated(Server):
+    """Its questions are answered by the first replica; the others can be asked alone."""
+
+    others: tuple[Server, ...] = ()
+
+    def each_replica(self) -> list[Server]:  # type: ignore[override]
+        return [self, *self.others]
+
+
+def test_a_table_that_was_altered_on_another_replica_is_looked_into(server: Server) -> None:
+    """⚑ Replicas have settings of their own, and share their tokens: the one that answers tells nothing of the other's."""
+    other, gone = (Server(server.clock, url=url, engine="ReplicatedMergeTree") for url in ("http://b", "http://c"))
+    gone.away = [Unreachable("gone")]
+    asked = Replicated(server.clock, engine="ReplicatedMergeTree", others=(gone, other))
+    one = window(asked, "ReplicatedMergeTree")
+    assert not one.must_probe(KEY, in_doubt(10))
+    assert not gone.away, "it was asked"
+    assert not one.must_probe(KEY, in_doubt(10))
+    assert not gone.asked, "nobody waits for it twice"
+    other.defined_s = -10 - 30
+    assert one.must_probe(KEY, in_doubt(10)), "their clocks may differ by the margin"
 
 
 @pytest.mark.parametrize(

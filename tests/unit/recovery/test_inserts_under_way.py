@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.window import OUTLAST_S
 from chsink.config import Config
 from chsink.driver.ledger import Ledger, read_records
-from chsink.errors import UnavailableError
+from chsink.errors import UnavailableError, shards
 from chsink.ports import ResultRow, Unanswered
 from chsink.recovery.change import carry_out, claim
 from chsink.recovery.decide import plan_reset
@@ -161,6 +161,24 @@ def test_recover_waits_for_a_replica_that_was_removed(
     monkeypatch.setattr(cluster, "former_servers", lambda layout: [removed] if layout else [])
     wait_for_any_insert(cluster, store, "s", "t", [])
     assert 0 <= cluster.clock.now_ms() - Clock.ms - OUTLAST_S * 1000 < 1000
+
+
+def test_recover_waits_where_a_layout_does_not_say_who_was_removed(
+    cluster_of: Callable[[float], TwoReplicas], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier version's, or one whose shards have changed names: the command went no further (CHS-407, CHS-409)."""
+    cluster = cluster_of(0)
+    for one in cluster.two:
+        one.gone = False
+    store = in_doubt(cluster)
+
+    def unreadable(layout: str | None) -> Any:
+        raise shards.UNREADABLE_LAYOUT(reason="KeyError")
+
+    monkeypatch.setattr(cluster, "former_servers", unreadable)
+    wait_for_any_insert(cluster, store, "s", "t", [])
+    assert 0 <= cluster.clock.now_ms() - Clock.ms - OUTLAST_S * 1000 < 1000
+    assert "CHS-407" in caplog.text
 
 
 def test_nothing_is_decided_while_it_goes_on(cluster_of: Callable[[float], TwoReplicas]) -> None:

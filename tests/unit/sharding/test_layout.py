@@ -77,10 +77,36 @@ def test_shards_with_the_replicas_that_they_had() -> None:
             (("http://o:1", "http://m:1"), A.replicas[::-1]),
         )
     )
-    both = now.with_former(then)
+    both = now.with_former(then.to_json())
     assert [shard.former for shard in both.shards] == [("http://o:1",), ()]
     assert replace(both, shards=now.shards) == now and both.fingerprint() == then.fingerprint()
-    assert both.with_former(both) == now.with_former(both) == both
+    assert both.with_former(both.to_json()) == now.with_former(both.to_json()) == both
+
+
+def named(**urls: str) -> Layout:
+    return Layout(tuple(Shard((f"http://{url}:1",), name=name) for name, url in urls.items()), "xxHash64", ("id",))
+
+
+@pytest.mark.parametrize("now", [named(a="two", b="three"), named(a="two", b="one"), named(a="three", b="one")])
+def test_names_that_changed_with_the_servers_are_refused(now: Layout) -> None:
+    """⚑ Whether rows are looked for where the shard was, or where its name is, the other one may have them."""
+    then = named(a="one", b="two")
+    assert now.fingerprint() == then.fingerprint()
+    with pytest.raises(HaltError, match="CHS-409"):
+        now.with_former(then.to_json())
+    more = (*now.shards, Shard(("http://four:1",), name="c"))
+    if "three" not in str(now):  # the names have changed: no server is new
+        assert [shard.replicas for shard in then.placed(more).shards] == [shard.replicas for shard in then.shards]
+        return
+    with pytest.raises(HaltError, match=r"CHS-409.*three"):
+        then.placed(more)
+
+
+@pytest.mark.parametrize("now", [named(a="three", b="two"), named(a="three", b="four"), named(a="two", b="two")])
+def test_shards_that_moved_are_where_they_are_now(now: Layout) -> None:
+    """The last of them to a server that another shard still has: each has a database of its own there."""
+    then = named(a="one", b="two")
+    assert [shard.replicas for shard in now.with_former(then.to_json()).shards] == [s.replicas for s in now.shards]
 
 
 names = st.text(max_size=8)
