@@ -85,4 +85,7 @@ def nested_notes(
     if floats := [name for name in found if is_json and name in columns and "Float64" in (found[name] or "")]:
         yield f"a Float64 rounds to about 16 digits ({', '.join(floats)}); for money, declare a Decimal(P, S) instead"
     if numbers:
-        yield f"numbers stay text ({', '.join(numbers)}); to change that, declare a Decimal(P, S) or an integer type"
+        yield (
+            f"text that looks like numbers stays text ({', '.join(numbers)}); for amounts, declare a Decimal(P, S) or an "
+            "integer type; codes such as 00501 would lose their zeros"
+        )
