@@ -114,7 +114,7 @@ DEFECTS = (
             ),
         ),
         "at_most_once",
-        seed=5,
+        seed=76,
     ),
     Defect(
         "token without the incarnation's nonce",
@@ -183,7 +183,7 @@ DEFECTS = (
         "what is sent again is taken as kept",
         (drop("chsink.clickhouse.pieces._insert", "sent(...)"),),
         "after_means_landed",
-        seed=2,
+        seed=11,
         often={"rows in doubt deleted": 8.0},
     ),
     Defect(
@@ -200,7 +200,7 @@ DEFECTS = (
         "rows that are there twice are taken as kept",
         (never("chsink.clickhouse.kept.ShardRange.check_kept", "alone"),),
         "at_most_once",
-        seed=2,
+        seed=19,
         often={"rows in doubt attached again": 8.0},
     ),
     Defect(
@@ -460,7 +460,7 @@ DEFECTS = (
         "a range is sent again by the present shard layout",
         (argument("chsink.driver.driver.Driver._layout", "layout", 0, "self.routes[key.topic].layout"),),
         "no_defect",
-        seed=5,
+        seed=27,
         often={"shards changed": 10.0, "killed at driver.after_before": 10.0},
     ),
     # --- fencing --------------------------------------------------------------------------------------------------------
@@ -480,7 +480,7 @@ DEFECTS = (
         "an unknown outcome of a state write is taken for applied",
         (becomes("chsink.driver.ledger.Ledger.write", "swap(...)", "_ or True"),),
         "announced_first",
-        seed=2,
+        seed=3,
     ),
     # --- Kafka ----------------------------------------------------------------------------------------------------------
     Defect(
@@ -791,6 +791,27 @@ DEFECTS = (
         (answers("chsink.clickhouse.window.DedupWindow._may_have_been_lowered", "False"),),
         "at_most_once",
         seed=18,
+    ),
+    Defect(
+        "a window that was lowered and raised again on another replica is relied on",
+        (answers("chsink.clickhouse.window.DedupWindow._altered_elsewhere", "iter(())"),),
+        "at_most_once",
+        seed=156,
+    ),
+    Defect(
+        "the clocks of two replicas are taken for one",
+        (becomes("chsink.clickhouse.window.DedupWindow._altered_elsewhere", "A + self.margin_s", "A"),),
+        test=f"{_WINDOW_TESTS}::test_a_table_that_was_altered_on_another_replica_is_looked_into",
+    ),
+    Defect(
+        "names of shards that changed with their servers are taken for moves",
+        (never("chsink.sharding.layout.Layout.with_former", "any(...)"),),
+        test="tests/unit/sharding/test_layout.py::test_names_that_changed_with_the_servers_are_refused",
+    ),
+    Defect(
+        "a server that the layout lacks is taken for a shard that moved",
+        (never("chsink.sharding.layout.Layout._replicas_now", "all(...)"),),
+        test="tests/unit/sharding/test_layout.py::test_names_that_changed_with_the_servers_are_refused",
     ),
     Defect(
         "what another replica forgets is relied on",
