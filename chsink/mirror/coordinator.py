@@ -340,7 +340,9 @@ class Coordinator:
         tag = written.tag
         if tag is None:
             return False
-        held = (link.topic_id for tp, link in self.tables.links[name].items() if tp.topic == tag.topic)
+        tp = TopicPartition(tag.topic, tag.partition)  # its own link is asked first
+        links = sorted(self.tables.links[name].items(), key=lambda item: item[0] != tp)
+        held = (link.topic_id for at, link in links if at.topic == tag.topic)
         topic_id = next(held, self._beginnings.topic_ids.get(tag.topic, tag.topic_id))
         if tag.table_uuid != self.tables.uuids[name] or tag.topic_id != topic_id:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)

@@ -7,9 +7,10 @@ and workers that still run and reads each table again; its commit requires the h
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from chsink.errors import halts, services
 from chsink.mirror.control import Names
@@ -17,7 +18,7 @@ from chsink.mirror.coordinator import KEY
 from chsink.mirror.events import DataWritten, UnitTag
 from chsink.mirror.known_tables import ATTEMPTS, Target
 from chsink.mirror.ports import EventSender
-from chsink.mirror.tables import DamagedProperty, TableRead
+from chsink.mirror.tables import Committed, DamagedProperty, TableRead
 from chsink.mirror.trail import as_sent, handed_over
 from chsink.ports import KafkaCluster, Outcome
 from chsink.statemachine.commit.chain import Link, Links, StoredShare, read_chain
@@ -172,32 +173,51 @@ def _forget(names: Names, coordinator: EventSender, decision: MirrorDecision) ->
     events, ends = as_sent(names, whole=True)
     tags = ((written.tag, value) for written, value in events)
     kept = [value for tag, value in tags if tag and TopicPartition(tag.topic, tag.partition) not in decision.forgotten]
+    others = [name for name in decision.targets if name not in decision.logs]
+    for name in others:
+        _read(name, decision.targets[name])  # one that cannot be read ends this before anything is passed
     coordinator.send(KEY, kept, {TopicPartition(names.topic, number): end for number, end in ends.items()})
-    for name, target in decision.targets.items():
-        read = None if name in decision.logs else _read(name, target)
-        if read and (chain := read_chain(read.view).chain or read.view.stored):
-            done = target.table.move(read, replace(chain, control_id=decision.control_id, control=ends), uuid.uuid4())
-            if done.outcome is not Outcome.APPLIED:
-                raise services.MIRROR_COMMITS_FAIL(table=name, rounds=1, reason=done.reason)
+
+    def move(name: str, commit_id: uuid.UUID) -> Committed | None:
+        read = _read(name, decision.targets[name])
+        chain = None if read is None else read_chain(read.view).chain or read.view.stored
+        if read is None or chain is None or chain.commit_id == str(commit_id):
+            return None
+        passed = replace(chain, control_id=decision.control_id, control=ends)
+        return decision.targets[name].table.move(read, passed, commit_id)
+
+    for name in others:
+        _commit(name, partial(move, name))
     return ends
 
 
-def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
-    reason, logs, commit_id, decided = "", decision.logs[name], uuid.uuid4(), None
+def _commit(name: str, attempt: Callable[[uuid.UUID], Committed | None]) -> None:
+    """Repeat a commit with one id until it is applied: None says that it is, or that there is nothing to commit."""
+    reason, commit_id = "", uuid.uuid4()
     for _ in range(ATTEMPTS):
+        done = attempt(commit_id)
+        if done is None or done.outcome is Outcome.APPLIED:
+            return
+        reason = done.reason
+    raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+
+
+def _stored(name: str, decision: MirrorDecision, passed: Mapping[int, int]) -> Resolved:
+    logs, decided = decision.logs[name], list[Resolved]()
+
+    def decide_now(commit_id: uuid.UUID) -> Committed | None:
         read, after = _resolved(name, decision)
         if decided and read.view.stored and read.view.stored.commit_id == str(commit_id):
-            return decided  # it was applied, and the answer was lost
+            return None  # it was applied, and the answer was lost
         _check_known(name, read, decision)
-        decided = after
+        decided.append(after)
         chain = replace(after.chain, control_id=decision.control_id, control=passed) if passed else after.chain
         links, at = chain.links, chain.sequence
         shares = {tp: StoredShare(log.sharing, links[tp].until, at) for tp, log in logs.items() if log.sharing}
-        done = decision.targets[name].table.decide(read, chain, commit_id, shares)
-        if done.outcome is Outcome.APPLIED:
-            return after
-        reason = done.reason
-    raise services.MIRROR_COMMITS_FAIL(table=name, rounds=ATTEMPTS, reason=reason)
+        return decision.targets[name].table.decide(read, chain, commit_id, shares)
+
+    _commit(name, decide_now)
+    return decided[-1]
 
 
 def _check_known(name: str, read: TableRead, decision: MirrorDecision) -> None:

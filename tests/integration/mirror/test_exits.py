@@ -27,12 +27,14 @@ from chsink.mirror.coordinator import Coordinator
 from chsink.mirror.events import DataWritten, decode, encode
 from chsink.mirror.failures import as_error
 from chsink.mirror.known_tables import Hole
-from chsink.mirror.resolve import carry_out, decide
-from chsink.mirror.tables import MirrorTable, PropertyKeys
+from chsink.mirror.resolve import MirrorDecision, carry_out, decide
+from chsink.mirror.tables import Committed, MirrorTable, PropertyKeys, TableRead
 from chsink.mirror.task import Share
 from chsink.mirror.topic import ensure_control_topic
+from chsink.mirror.trail import as_sent
 from chsink.mirror.worker import WorkerReport
 from chsink.ports import Outcome
+from chsink.statemachine.commit.chain import Chain
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
@@ -556,11 +558,8 @@ def test_what_waits_for_other_partitions_outlives_a_decision(make_bench: MakeBen
     assert bench.landed() == {(0, 0, 1): 1}
 
 
-def test_what_was_forgotten_does_not_come_back_without_groups(make_bench: MakeBench) -> None:
-    """⚑ Records that Kafka lost, and had been handed over, landed with the new ones: by a table that was not named, and
-    by one that stored nothing of the control topic.
-    """
-    bench = make_bench(tables=("orders", "archive"))
+def decided_to_forget(bench: Bench) -> MirrorDecision:
+    """A decision about one of two tables, after Kafka lost records that had been handed over."""
     first = bench.coordinator()
     land(bench, first, 1)
     first.close()
@@ -572,8 +571,59 @@ def test_what_was_forgotten_does_not_come_back_without_groups(make_bench: MakeBe
     bench.catalog().create_table("shop.orders", SCHEMA)
     decision = decide(bench.names, bench.targets(), ["shop.orders"], bench.admin, TableVerdict.REREAD)
     assert decision.forgotten
-    carry_out(bench.names, decision)
+    return decision
+
+
+def test_what_was_forgotten_does_not_come_back_without_groups(make_bench: MakeBench) -> None:
+    """⚑ Records that Kafka lost, and had been handed over, landed with the new ones: by a table that was not named, and
+    by one that stored nothing of the control topic.
+    """
+    bench = make_bench(tables=("orders", "archive"))
+    carry_out(bench.names, decided_to_forget(bench))
     bench.delete_groups(bench.names.group, bench.names.control_group)
+    later = bench.coordinator()
+    bench.round(later)
+    land(bench, later, 11, 12, 13)
+    exactly_once(bench)
+
+
+def test_a_damaged_table_beside_one_that_is_decided(make_bench: MakeBench) -> None:
+    """⚑ All that waited was passed before the other table was read."""
+    bench = make_bench(tables=("orders", "archive"))
+    decision = decided_to_forget(bench)
+    chain = bench.targets()["shop.archive"].table.keys.chain
+    archive = bench.catalog().load_table("shop.archive")
+    archive.transaction().set_properties({chain: "damaged"}).commit_transaction()
+    before = as_sent(bench.names, whole=True)
+    halted(bench, halts.MIRROR_CHAIN_DAMAGED, lambda: carry_out(bench.names, decision))
+    assert as_sent(bench.names, whole=True) == before
+    archive.refresh().transaction().remove_properties(chain).commit_transaction()
+    carry_out(bench.names, decision)
+    later = bench.coordinator()
+    bench.round(later)
+    land(bench, later, 11, 12, 13)
+    exactly_once(bench)
+
+
+def test_other_tables_pass_what_is_forgotten_in_a_later_attempt(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ One refusal ended the command between the events that were passed and the decision."""
+    bench = make_bench(tables=("orders", "archive"))
+    decision = decided_to_forget(bench)
+    move, ids = MirrorTable.move, list[uuid.UUID]()
+
+    def moved(table: MirrorTable, read: TableRead, chain: Chain, commit_id: uuid.UUID) -> Committed:
+        ids.append(commit_id)
+        if len(ids) == 1:
+            return Committed(Outcome.REFUSED, reason="busy")
+        return replace(move(table, read, chain, commit_id), outcome=Outcome.UNKNOWN)  # the answer is lost
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MirrorTable, "move", moved)
+        carry_out(bench.names, decision)
+    assert len(ids) == 2
+    assert len(set(ids)) == 1
     later = bench.coordinator()
     bench.round(later)
     land(bench, later, 11, 12, 13)

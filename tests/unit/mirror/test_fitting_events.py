@@ -37,7 +37,14 @@ FILE = cast("FileEntry", {"file_path": f"file:/lake/{TAG.file_id}.parquet"})
         (None, (FILE,), False),
     ],
 )
-@pytest.mark.parametrize(("links", "ids"), [({}, {"orders": "id"}), ({TP: Link("id", 0, 5)}, {})])
+@pytest.mark.parametrize(
+    ("links", "ids"),
+    [
+        ({}, {"orders": "id"}),
+        ({TP: Link("id", 0, 5)}, {}),
+        ({TopicPartition("orders", 0): Link("before", 0, 5), TP: Link("id", 0, 5)}, {}),
+    ],
+)
 def test_what_was_written_for_another_table_or_topic_is_ignored(
     tag: UnitTag | None, files: tuple[FileEntry, ...], fits: bool, links: Links, ids: dict[str, str]
 ) -> None:
