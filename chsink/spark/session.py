@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -14,6 +16,7 @@ from chsink.errors import services
 from chsink.jvm.java import java_home
 from chsink.spark import classes
 from chsink.spark.checks import GATEWAY
+from chsink.spark.daemon import CLICKHOUSE, MIRROR, MODULES
 from chsink.spark.failures import NO_ANSWER, reason_of
 from chsink.spark.java import JavaObject
 
@@ -34,6 +37,7 @@ HIDDEN_OPTIONS = "spark.sql.redaction.options.regex"
 KAFKA_SECRETS = r"(?i)jaas|keystore[.]key"
 """Options whose values Spark hides in plans, beside those that it knows: names with `password`, `secret`, `token`."""
 EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+DAEMON = "spark.python.daemon.module"
 
 
 def session(config: Config, jars: str | None = None) -> SparkSession:
@@ -58,7 +62,17 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
     except (PySparkException, *NO_ANSWER) as error:
         raise services.SPARK_NOT_STARTED(reason=reason_of(error)) from error
     spark.sparkContext.setLogLevel("ERROR")
+    _import_first(spark.sparkContext, config)
     return spark
+
+
+def _import_first(context: SparkContext, config: Config) -> None:
+    """Fork workers from ``chsink.spark.daemon``, where it is sure to be found.  macOS's algebra outlives no fork."""
+    own = re.fullmatch(r"local(\[.*\])?", str(context.master)) and context.pythonExec == sys.executable
+    if own and sys.platform == "linux" and GATEWAY not in os.environ and not context._conf.contains(DAEMON):
+        sides = {CLICKHOUSE: config.clickhouse_section is not None, MIRROR: config.mirror.enabled}
+        context.environment[MODULES] = " ".join(module for module, there in sides.items() if there)
+        context._conf.set(DAEMON, "chsink.spark.daemon")
 
 
 def executors_tokens(config: Config) -> dict[str, str]:

@@ -146,7 +146,7 @@ class Child:
 
 def _is_python_of_spark(pid: int) -> bool:
     with suppress(OSError):
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 

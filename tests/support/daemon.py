@@ -1,19 +1,18 @@
-"""Spark's Python daemon for the tests' session: what tasks import is there before it forks, and failpoints reach workers
-that run already.
+"""The Python daemon of the tests' session: the one of ``chsink run``, and failpoints reach workers that run already.
 
-Without it, each new worker imports for more than a second, and other failpoints need other workers: Spark keeps a daemon
-per environment.  Its workers are pyspark's own otherwise.  It runs in ``local_session`` only: jobs that are processes
-of their own use pyspark's daemon.
+Without it, other failpoints need other workers: Spark keeps a daemon per environment.  It runs in ``local_session``
+only: jobs that are processes of their own use chsink's daemon, or pyspark's.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
 from pathlib import Path
 from typing import Any, Final
+
+from chsink.spark.daemon import MIRROR, serve
 
 ARMED: Final = "CHSINK_TESTS_ARMED"
 """The variable that names the file of :func:`arm`."""
@@ -44,15 +43,6 @@ def _look() -> None:
 
 
 def _serve() -> None:
-    # Its threads would not be there after a fork.  Those of Arrow's allocator come again by themselves.
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    import pandas as pd  # noqa: F401
-    from pyspark.daemon import manager
-
-    import chsink.clickhouse.landing
-    import chsink.mirror.worker
-    import chsink.spark.executor  # noqa: F401
-
     worker: Any = importlib.import_module("pyspark.worker")
     check = worker.check_python_version
 
@@ -62,8 +52,7 @@ def _serve() -> None:
         check(infile)
 
     worker.check_python_version = started
-    gc.freeze()  # a worker collects garbage after each task: what was imported is none
-    manager()
+    serve("chsink.clickhouse.landing", MIRROR)
 
 
 if __name__ == "__main__":
