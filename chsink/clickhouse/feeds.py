@@ -25,18 +25,22 @@ def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[Table
     return {name: _reached(fills, name) for name in names}
 
 
+def dependents(client: Queries, tables: Collection[TableName]) -> dict[TableName, list[TableName]]:
+    """The views behind each of the tables, also those that this user cannot see."""
+    rows = _asked(client, tables, "arrayZip(dependencies_database, dependencies_table)")
+    found = {TableName(*at): [TableName(*view) for view in sorted(set(views))] for *at, views in rows}
+    return {table: found.get(table, []) for table in tables}
+
+
 def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, dict[TableName, TableName]]:
-    views = {
-        TableName(*at): {TableName(*view) for view in dependents}
-        for *at, dependents in _asked(client, tables, "arrayZip(dependencies_database, dependencies_table)")
-    }
+    views = dependents(client, tables)
     behind = {view for of in views.values() for view in of}
     filled = {
         TableName(*at): filled_by(TableName(*at), str(ddl), str(uuid))
         for *at, ddl, uuid, engine in _asked(client, behind, "create_table_query, toString(uuid), engine")
         if engine == "MaterializedView"
     }
-    return {table: {v: filled[v] for v in views.get(table, ()) if v in filled} for table in tables}
+    return {table: {v: filled[v] for v in views[table] if v in filled} for table in tables}
 
 
 def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[ResultRow]:

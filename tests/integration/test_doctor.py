@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import clickhouse_connect
 import pytest
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 from chsink.checks import check_start
 from chsink.cli.main import app
+from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.grants import SYSTEM_TABLES
 from chsink.clickhouse.landing import assemble, present_fingerprint
 from chsink.config import load
@@ -59,6 +61,7 @@ class Bench:
     database: str
     client: Client
     user: str = "default"
+    further: str = ""
 
     @property
     def job(self) -> Path:
@@ -72,6 +75,7 @@ class Bench:
             [[route]]
             topic = "{self.topic}"
             table = "t"
+            {self.further}
             [clickhouse]
             database = "{self.database}"
             user = "{self.user}"
@@ -366,6 +370,10 @@ def guarded_server(
         ClickHouseUser("right", grants=(
             "GRANT SELECT, INSERT ON g.t", "GRANT SELECT, INSERT, ALTER UPDATE, ALTER DELETE ON g.chsink_state", *system,
         )),
+        ClickHouseUser("mixed", grants=(
+            "GRANT SELECT, INSERT ON g.t", "GRANT SELECT, INSERT, TRUNCATE, DROP TABLE ON g.u", "GRANT SELECT ON g.w",
+            "GRANT SELECT, INSERT, ALTER UPDATE ON g.chsink_state", *system,
+        )),
         ClickHouseUser("poor", grants=("GRANT SELECT ON g.t", "GRANT SELECT, INSERT ON g.chsink_state", *system)),
     ]  # fmt: skip
     server = EmbeddedClickHouse(
@@ -409,6 +417,41 @@ def test_grants_and_settings_of_the_user(guarded: Bench) -> None:
     assert poor.errors >= {"CHS-216"}
     fixes = [f["fix"] for f in poor.of("CHS-216") if f["severity"] == "error"]
     assert fixes == ["run GRANT INSERT ON `g`.`t` TO `poor`", "run GRANT ALTER UPDATE ON `g`.`chsink_state` TO `poor`"]
+
+
+def test_many_tables_are_asked_about_together(guarded: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ What one question about all of them refuses is asked of each: who lacks a right on one has those on the others."""
+    asked: list[str] = []
+    query = ClickHouseClient.query
+
+    def counted(self: ClickHouseClient, sql: str, *given: Any) -> Any:
+        asked.append(sql)
+        return query(self, sql, *given)
+
+    monkeypatch.setattr(ClickHouseClient, "query", counted)
+
+    def about_tables() -> int:
+        """Statements of one run about rights on tables, and about views."""
+        asked.clear()
+        guarded.doctor()
+        return sum("dependencies_" in sql or sql.startswith("CHECK GRANT") for sql in asked)
+
+    for name in "tuw":
+        guarded.make_table(name=name)
+    one = about_tables()
+    for name in "uw":
+        guarded.further += f'[[route]]\ntopic = "{guarded.topic}"\ntable = "{name}"\n'
+    assert about_tables() == one
+    guarded.client.command("CREATE MATERIALIZED VIEW g.v ENGINE = MergeTree ORDER BY id AS SELECT id FROM g.u")
+    assert [f for f in guarded.doctor().findings if f["severity"] == "warning" and "g.v" in f["sentence"]]
+
+    guarded.user = "mixed"
+    mixed = guarded.doctor()
+    found = [(f["severity"], f["fix"] or f["sentence"]) for f in mixed.of("CHS-216")]
+    assert [fix for severity, fix in found if severity == "error"] == ["run GRANT INSERT ON `g`.`w` TO `mixed`"]
+    granted = "".join(text for severity, text in found if severity == "ok")
+    assert "`g`.`t`" in granted and "`g`.`u`" in granted
+    assert [f["sentence"] for f in mixed.of("CHS-217") if "`g`.`u`" in f["sentence"]] and len(mixed.of("CHS-217")) == 1
 
 
 def test_a_wrong_user(guarded: Bench) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from chsink.clickhouse.checks import rights, rules, servers
@@ -34,14 +35,15 @@ from chsink.clickhouse.client import ClickHouseClient
 from chsink.clickhouse.cluster import Cluster
 from chsink.clickhouse.dedup_mark import usable_blocks
 from chsink.clickhouse.distributed import sharding_expression
+from chsink.clickhouse.feeds import dependents
 from chsink.clickhouse.grants import On, Use, needed
 from chsink.clickhouse.landing import decoder, growing, letters_part
 from chsink.clickhouse.pipelines import Pipelines
-from chsink.clickhouse.shards import RoutedTable, ShardTable
+from chsink.clickhouse.shards import RoutedTable, ShardTable, asked
 from chsink.clickhouse.table import TargetTable
 from chsink.clickhouse.writer import bounded
 from chsink.config import Route
-from chsink.errors import ChsinkError, preflight, services
+from chsink.errors import ChsinkError, PreflightError, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, of_error
 from chsink.formats.pipeline import Untouched
 from chsink.notation.sql import TableName
@@ -64,6 +66,21 @@ CANNOT_DECODE = {
 NO_ANSWER = (services.CLICKHOUSE_UNAVAILABLE.id, preflight.LOGIN_REFUSED.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What one replica said of all its target tables at once: rights, and the views behind each."""
+
+    url: str = ""
+    granted: Collection[str] = ()
+    views: Mapping[TableName, list[TableName]] = field(default_factory=dict)
+
+
+def _together(client: Queries, tables: Collection[TargetTable]) -> Together:
+    url, granted = client.url, rights.granted_together(client, tables)
+    views = dependents(client, [table.at for table in tables])
+    return Together(url, granted, views) if client.url == url else Together()
+
+
 class ClickHouseChecks:
     """One run of all of them.  ``written`` names, by topic and table, the columns that the stream has, where it is
     known.
@@ -77,6 +94,7 @@ class ClickHouseChecks:
         self._targets: dict[TopicTable, RoutedTable] = {}
         self.answering: list[ClickHouseClient] = []
         self.login_refused = False
+        self._said_together: dict[int, Together] = {}
         self._away: set[str] = set()
         self._heard: set[str] = set()
 
@@ -98,6 +116,8 @@ class ClickHouseChecks:
 
     def tables(self) -> Iterator[Finding]:
         """Each route's table on every shard."""
+        with suppress(ChsinkError, ServerRefused, Unanswered):  # then each table is asked about by itself
+            self._ask_together()
         for leads, route in self._cluster.routes.items():
             yield from self._target(leads, route)
         if self._targets.keys() == self._cluster.routes.keys():
@@ -173,6 +193,14 @@ class ClickHouseChecks:
                     load = Load(bound, backlog, bool(table.partition_key), touched, int(per_block or 0), rows)
                     called = name if table is shard.table else table.canonical
                     yield from rules.window(called, shard.url, table.window_blocks, usable_blocks(table), load)
+
+    def _ask_together(self) -> None:
+        """About all tables of a server: hundreds of them cost a few questions."""
+        shards = []
+        for route in self._cluster.routes.values():
+            with suppress(PreflightError):
+                shards.append(self._cluster.described(route).shards)
+        self._said_together = asked(shards, _together)
 
     def _server(self, client: ClickHouseClient) -> Iterator[Finding]:
         said = self._said(client)
@@ -256,8 +284,10 @@ class ClickHouseChecks:
 
     def _table(self, target: RoutedTable, shard: ShardTable) -> Iterator[Finding]:
         """One target table on one shard."""
-        yield from rights.grant_findings(shard.client, self._config, shard.table, On.TABLE)
-        behind = attached(shard.client, shard.table)
+        known = self._said_together.get(shard.source, Together())
+        known = known if known.url == shard.url else Together()
+        yield from rights.grant_findings(shard.client, self._config, shard.table, On.TABLE, known.granted)
+        behind = attached(shard.client, shard.table, known.views)
         yield from view_findings(shard.client, self._config, target.name, shard.table, behind)
         yield from self._replicas(shard, shard.table, On.TABLE)
         for filled in (one for one in behind.filled if one.replicated):

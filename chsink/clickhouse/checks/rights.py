@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +17,8 @@ from chsink.notation import codes
 from chsink.notation.sql import TableName
 from chsink.ports import Queries, ServerRefused
 
+AT_ONCE: Final = 50
+"""Tables in one question about rights, which names their columns: most often below the default ``max_query_size``."""
 _WITHOUT: Final[Mapping[Use, str]] = {
     Use.RUN: "after a crash, chsink reads more of the table than it needs",
     Use.DLQ: "`chsink dlq` and `chsink verify` do not work",
@@ -23,19 +26,44 @@ _WITHOUT: Final[Mapping[Use, str]] = {
 }
 
 
-def grant_findings(client: Queries, config: Config, table: TargetTable, on: On) -> Iterator[Finding]:
+def grant_findings(
+    client: Queries, config: Config, table: TargetTable, on: On, granted: Collection[str] = ()
+) -> Iterator[Finding]:
     """Whether the user may do what the job does on a target, or on the table of dead letters; and whether he may do
-    far more.
+    far more.  ``granted`` is known already.
     """
-    name = str(table.at)
-    rights = [
+    yield from check_grants(client, config, str(table.at), _rights(table, on), granted)
+    if (wide := _wide(table)) in granted or may(client, wide):
+        yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=str(table.at))
+
+
+def granted_together(client: Queries, tables: Iterable[TargetTable]) -> set[str]:
+    """What the user has on all of some targets, each as a question about one of them names it.  Of what is not there,
+    nothing is known: one question was about several tables.
+    """
+    every, granted = list(tables), set()
+    for of in (lambda table: _all(str(table.at), _rights(table, On.TABLE)), _wide):
+        for at in range(0, len(every), AT_ONCE):
+            asked = [of(table) for table in every[at : at + AT_ONCE]]
+            with suppress(ServerRefused):  # it may be too long
+                granted |= {*asked} if int(client.query(f"CHECK GRANT {', '.join(asked)}")[0][0]) else set()
+    return granted
+
+
+def _rights(table: TargetTable, on: On) -> list[Right]:
+    return [
         replace(right, columns=tuple(c.name for c in table.insertable)) if right.privilege == grants.INSERT else right
         for right in rights_on(on, Use.RUN, Use.LETTERS)
         if not right.optional and set(right.columns) <= {c.name for c in table.columns}
     ]
-    yield from check_grants(client, config, name, rights)
-    if may(client, f"DROP TABLE, TRUNCATE ON {name}"):
-        yield found(Severity.INFO, preflight.GRANTS_WIDE, url=client.url, table=name)
+
+
+def _wide(table: TargetTable) -> str:
+    return f"DROP TABLE, TRUNCATE ON {table.at}"
+
+
+def _all(name: str, rights: Iterable[Right]) -> str:
+    return ", ".join(f"{Needed(right, (), name).privilege} ON {name}" for right in rights)
 
 
 def system_grant_findings(client: Queries, config: Config) -> Iterator[Finding]:
@@ -63,10 +91,12 @@ def change_findings(client: Queries, config: Config, use: Use, table: TableName)
             yield found(Severity.WARNING, preflight.GRANT_MISSING, grant=grant, **said)
 
 
-def check_grants(client: Queries, config: Config, name: str, rights: Iterable[Right]) -> Iterator[Finding]:
+def check_grants(
+    client: Queries, config: Config, name: str, rights: Sequence[Right], granted: Collection[str] = ()
+) -> Iterator[Finding]:
     """An error for each right that the user lacks on one thing, or one ``ok``: one question, unless it is no."""
     asked = [Needed(right, (), name) for right in rights]
-    lacking = not may(client, ", ".join(f"{one.privilege} ON {name}" for one in asked))
+    lacking = _all(name, rights) not in granted and not may(client, _all(name, rights))
     missing = [one for one in asked if lacking and not may(client, f"{one.privilege} ON {name}")]
     for one in missing:
         whole = one.right if one.right.privilege != grants.INSERT else replace(one.right, columns=())

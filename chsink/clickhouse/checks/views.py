@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from chsink.clickhouse.checks import rules
 from chsink.clickhouse.checks.rules import View
 from chsink.clickhouse.checks.tables import NON_DETERMINISTIC, volatile_columns, volatile_partition
-from chsink.clickhouse.feeds import filled_by
+from chsink.clickhouse.feeds import dependents, filled_by
 from chsink.clickhouse.grants import On, Use, rights_on, statement
 from chsink.clickhouse.table import TargetTable, read_columns, read_table
 from chsink.config import Config
@@ -61,13 +61,13 @@ def views_differ(table: TargetTable, behind: Dependents, others: Iterable[Querie
         yield found(Severity.WARNING, preflight.VIEWS_DIFFER, table=table.canonical, views=", ".join(views), urls=urls)
 
 
-def attached(client: Queries, table: TargetTable) -> Dependents:
-    """Everything behind the table, also behind the tables that its views fill."""
+def attached(client: Queries, table: TargetTable, known: Mapping[TableName, list[TableName]] = {}) -> Dependents:
+    """Everything behind the table, also behind the tables that its views fill.  ``known``: the views of some tables."""
     behind, fed = Dependents(), {each.at: each for each in table.feeds}
     waiting, seen = [(table.at, 0)], {table.at}
     while waiting:
         source, depth = waiting.pop()
-        for view in _dependents(client, source):
+        for view in known[source] if source in known else dependents(client, [source])[source]:
             engine, ddl, uuid = _defined(client, view)
             if not engine:
                 behind.unseen.append(view)
@@ -102,12 +102,6 @@ def _view(view: TableName, fills: TargetTable, volatile: tuple[str, ...]) -> Vie
     if not fills.engine.endswith("MergeTree"):
         return View(name, str(fills.at), fills.engine, None)
     return View(name, str(fills.at), fills.engine, fills.window_blocks, fills.window_s, volatile)
-
-
-def _dependents(client: Queries, table: TableName) -> list[TableName]:
-    """What an insert feeds, also what this user cannot see."""
-    rows = client.query(f"SELECT arrayZip(dependencies_database, dependencies_table) {_OF_TABLE}", _named(table))
-    return [TableName(*names) for names in sorted((str(d), str(n)) for row in rows for d, n in row[0])]
 
 
 def _defined(client: Queries, table: TableName) -> tuple[str, str, str]:
