@@ -21,11 +21,17 @@ PARTITIONS = ("topic", "partition", "continues_at")
 
 FilesWaitOption = Annotated[
     list[str] | None,
-    typer.Option("--files-wait", help="This table has none of the files that the refusal lists.", metavar="TABLE"),
+    typer.Option(
+        "--files-wait",
+        help="None of the rows in the listed files is in this table: commit these files.",
+        metavar="TABLE",
+    ),
 ]
 FilesLandedOption = Annotated[
     list[str] | None,
-    typer.Option("--files-landed", help="This table has all files that the refusal lists.", metavar="TABLE"),
+    typer.Option(
+        "--files-landed", help="All of their rows are in this table: do not commit these files.", metavar="TABLE"
+    ),
 ]
 
 

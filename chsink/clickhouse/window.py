@@ -47,7 +47,7 @@ one, but seldom with a longer one than the default.
 """
 _OUTLASTING = (
     "%s may still run an insert whose sender is gone: waiting %.0f s, until it must have ended. If "
-    "clickhouse.insert_timeout_s was longer than that when the insert was sent, stop this command, and set it so again"
+    "clickhouse.insert_timeout_s was longer when the insert was sent, stop this command, and run it with that value"
 )
 _log = logging.getLogger(__name__)
 BEYOND = 2**62

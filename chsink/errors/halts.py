@@ -17,6 +17,7 @@ from chsink.errors.steps import (
     RECOVER,
     RESUME,
     RESUME_EITHER,
+    SAME_RECORDS,
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -27,8 +28,8 @@ LOG_SHRANK = halt(
     "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; copy all rows and "
     "dead letters of these partitions to other tables: of records that Kafka has lost, they may be the only copy; "
     + OLD_VERSIONS
-    + "run `chsink state reset {arguments}`. For each partition in this command, delete the rows of all offsets that "
-    "Kafka holds now, also from the targets of dependent views, and "
+    + "run `chsink state reset {arguments}`. For each partition and table that this command names, delete the rows of "
+    "all offsets that Kafka holds now, also from the targets of dependent views, and "
     + LETTERS
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
@@ -55,13 +56,13 @@ PLAN_BEYOND_LOG = halt(
 STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
-    "if you changed sink.name, [state] or the route's table, change it back; if another job has this sink.name, give "
-    "this job a sink.name and a sink.checkpoint of its own; if the state was lost, restore it from a backup that was "
-    "made after the last batch; if it was lost and there is no such backup, or if you renamed the table in "
-    "ClickHouse, "
+    "if you changed sink.name, [state] or the route's table by mistake, change it back; if another job has this "
+    "sink.name, give this job a sink.name and a sink.checkpoint of its own; if the state was lost, restore it from a "
+    "backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed the "
+    "table in ClickHouse, "
     + RECOVER
-    + "`; if none of this happened, and there are no rows and dead letters of this partition, or you have reset it and "
-    "deleted them, or the route is new or had been removed for a time, " + FROM_EARLIEST,
+    + "`; otherwise, if the table has neither rows nor dead letters of this partition, as under a new route or after a "
+    "reset, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -69,29 +70,30 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
     "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
     "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made "
-    "after the last batch, or "
-    + RECOVER
-    + "`; if there are neither rows nor dead letters of its records, "
-    + FROM_EARLIEST,
+    "after the last batch, or " + RECOVER + "`; if no table has rows or dead letters of this sink, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
-    "{tps}: the state was reset, but the query of checkpoint {checkpoint} has already read records from before the "
-    "reset",
-    "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows, "
-    "also from the targets of dependent views, and " + LETTERS + ": otherwise they land twice. Then " + NEW_CHECKPOINT,
+    "{tps}: the state in {tables} was reset, but the query of checkpoint {checkpoint} has already read records from "
+    "before the reset",
+    "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows in "
+    "{tables} only, also from the targets of dependent views, and "
+    + LETTERS
+    + ": otherwise they land twice. Then "
+    + NEW_CHECKPOINT,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
     COPY_ELSEWHERE
     + "if no copy ran: "
+    + SAME_RECORDS
     + OLD_VERSIONS
     + "if Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
-    + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, then "
-    + NEW_CHECKPOINT,
+    + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, but "
+    "delete no rows (they are of the earlier topic), then " + NEW_CHECKPOINT,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -153,9 +155,10 @@ CHOICE_CHANGED = halt(
     "CHS-309",
     "{tp}: offsets {range} were announced for table {ahead} but not yet for table {behind}, and table_by, or your "
     "program's transform, has changed since: a record whose table changed would land twice or not at all",
-    "undo the change, run the job until a batch has landed in all tables, then make the change again. Only if your "
-    "change was to undo a rename after an interrupted `chsink state recover`, and no route leads to {behind}, run "
-    "`chsink state reset {topic:shell} --table {behind:shell}` instead: other tables then no longer wait for {behind}",
+    "undo the change, run the job until a batch has landed in all tables, then make the change again. Only if you "
+    "renamed a table, interrupted `chsink state recover`, and renamed the table back (no route leads to {behind} now), "
+    "run `chsink state reset {topic:shell} --table {behind:shell}` instead: other tables then no longer wait for "
+    "{behind}",
 )
 DEAD_LETTERS_INCOMPLETE = halt(
     "CHS-333",
@@ -163,10 +166,10 @@ DEAD_LETTERS_INCOMPLETE = halt(
     "holds {there} of them instead of {rows}",
     "if Kafka still holds the range, run `chsink state resolve {arguments} --resend`; "
     + DELETE_AND_AGAIN
-    + ". If Kafka no longer holds it and there are too many dead letters, delete all but one copy of each, then start "
-    "again. If Kafka no longer holds it and there are too few, run the command with --lost instead: it gives up all "
-    "records of the range that have neither a row nor a dead letter, and says how many; to land those that Kafka "
-    "still holds, produce them again",
+    + ". If Kafka has deleted records of the range and there are too many dead letters, delete all but one copy of "
+    "each, then start again. If it has deleted some and there are too few dead letters, run `chsink state resolve "
+    "{arguments} --lost`, which gives up the records of the range that have neither a row nor a dead letter, and says "
+    "how many; of these, produce again those that Kafka still holds",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
@@ -178,8 +181,9 @@ DEAD_LETTER_REFUSED = halt(
 DEAD_LETTERS_GROUP = halt(
     "CHS-335",
     "{tp}: the consumer group {group} has offsets of a newer run of this sink that delivered dead letters ({note})",
-    "stop every process of the job; if its state was removed or restored, delete the group: kafka-consumer-groups.sh "
-    "--bootstrap-server BROKER --delete --group {group}; then start again",
+    "stop every process of the job. If its state was restored from an older backup, run `chsink state recover "
+    "--senders-gone --replace`: it finds the dead letters in the topic; otherwise, or if they may be there twice, "
+    "delete the group: kafka-consumer-groups.sh --bootstrap-server BROKER --delete --group {group}. Then start again",
 )
 REPLAY_IN_DOUBT = halt(
     "CHS-336",
@@ -266,16 +270,15 @@ PIECE_STORED_AGAIN = halt(
     "{tp} {offsets}: a piece of {rows:rows} was sent again, and shard {shard} of {table} now holds {there:rows} of "
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
-    "if another sink inserted rows of these offsets, copy its rows to another table first; run `chsink state resolve "
-    "{arguments} --resend`, delete the rows that it names (all copies), and run it again; once the range has landed, "
-    "insert what you copied",
+    "if another sink inserted rows of these offsets, first copy its rows to another table (only you can tell which "
+    "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend`, delete the "
+    "rows that it names (all copies), and run it again; once the range has landed, insert what you copied",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
     "{url} refused an insert into {table} with code {code}: {reason}",
-    "correct the table, its views, the grants or [clickhouse.settings], then "
-    + AGAIN
-    + ": chsink will settle the range",
+    "correct the views, the grants, [clickhouse.settings] or the table (but not its columns: the start would halt with "
+    "CHS-309), then " + AGAIN + ": chsink will settle the range",
 )
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
@@ -293,9 +296,9 @@ VIEWS_DOUBTFUL = halt(
     "CHS-317",
     "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
     "chsink cannot tell whether these dependent views received the rows too: {views}",
-    "make sure that the job's executors have stopped, because a running task may still insert into the views; wait "
-    "clickhouse.insert_timeout_s seconds; compare each view with the table for these offsets and insert the rows that "
-    "the view lacks; then run `chsink state resolve {arguments} --landed`",
+    "make sure that the job's executors have stopped, because a running task may still insert into the views; wait as "
+    "long as clickhouse.insert_timeout_s says; compare each view's target with the table for these offsets and insert "
+    "into the target what it lacks; then run `chsink state resolve {arguments} --landed`",
 )
 FOREIGN_ROWS = halt(
     "CHS-318",
@@ -311,6 +314,7 @@ SOURCE_MISSES_OFFSETS = halt(
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
     "Kafka deleted records, or the topic was recreated; in the latter case, "
     + OLD_VERSIONS
+    + "to continue with the topic as it is, "
     + RESUME_EITHER
     + ". A start continues from the recorded state, and errors.on_gap decides whether a gap halts it",
 )
@@ -351,15 +355,15 @@ RESEND_OTHER_RECORDS = preflight(
     "a record whose table changed could land in two tables, or in none",
     "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that"
     " follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
-    "then make the change again; if it cannot be undone, check the table, then pass "
+    "then make the change again; if it cannot be undone, check the table, then instead of --resend pass "
     + ALL_THERE
     + ", or --lost to give up the missing rows",
 )
 RESEND_NOT_COUNTED = preflight(
     "CHS-322",
     "{tp} {range}: {reason}",
-    "make the table and all its shards available so that chsink can count the rows; or check the table yourself and "
-    "pass " + ALL_THERE + ", or --lost to give up the missing rows",
+    "make the table and all its shards available so that chsink can count the rows; or check the table yourself and, "
+    "instead of --resend, pass " + ALL_THERE + ", or --lost to give up the missing rows",
 )
 RESEND_LETTERS_UNKNOWN = preflight(
     "CHS-322",
@@ -371,7 +375,7 @@ RESEND_LETTERS_UNKNOWN = preflight(
 RESEND_NOT_READABLE = preflight(
     "CHS-322",
     "{tp} {range} can no longer be read from Kafka (topic id {topic_id}, log [{start}, {end}))",
-    "check the table, then pass "
+    "check the table, then instead of --resend pass "
     + ALL_THERE
     + "; otherwise pass --expired to land what Kafka still holds (refused if the topic was created again; if you have "
     "changed the table or the job file since, undo that first), or --lost to give up all missing rows",
@@ -380,8 +384,9 @@ RESEND_WOULD_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
     "if all rows and dead letters of the range are there, each once, delete nothing and pass --landed instead; "
-    "otherwise delete the rows that are there {where}: {delete}; then run this command again before you start the "
-    "job: it gives the range new tokens, and without them ClickHouse would drop the rows as duplicates",
+    "otherwise (in a compacted topic, first copy them: Kafka may no longer hold all of their records) delete the rows "
+    "that are there {where}: {delete}; then run this command again before you start the job: it gives the range new "
+    "tokens, and without them ClickHouse would drop the rows as duplicates",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
@@ -438,9 +443,9 @@ _RESOLVE = (
     "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
 _BY_TABLE_BY = (
-    ". If the route has table_by, do this instead: run `chsink mirror resolve` with each table that halts and --skip;"
-    " start the mirror; name the empty table in table_by; start the mirror again; run `chsink mirror backfill` with "
-    "the empty table's name and --apply"
+    ". With table_by, do this instead to land everything: run `chsink mirror resolve` with each of these tables and "
+    "--skip; start the mirror; stop it; create an empty table and name it in table_by in place of the old one; start "
+    "the mirror; run `chsink mirror backfill` with the empty table's name and --apply"
 )
 
 MIRROR_ROLLED_BACK = halt(
@@ -543,9 +548,9 @@ MIRROR_FILES_GONE = halt(
 MIRROR_LOG_SHRANK = halt(
     "CHS-350",
     "Kafka's log ends before offsets that Iceberg table {tables} already holds ({detail})",
-    "Kafka lost records; find the cause first. To land everything that Kafka holds, name an empty table in "
-    "[[mirror.route]], set mirror.checkpoint to a new folder, and run `chsink mirror resolve` with the table's name "
-    "and --reread. To continue this table at the log's end, without the records that Kafka holds below it, set "
+    "Kafka lost records; find the cause first. To land everything that Kafka holds, create an empty table, name it in "
+    "[[mirror.route]] instead, set mirror.checkpoint to a new folder, and run `chsink mirror resolve` with the table's "
+    "name and --reread. To continue this table at the log's end, without the records that Kafka holds below it, set "
     "mirror.checkpoint to a new folder and run `chsink mirror resolve {tables} --skip`. Then start again"
     + _BY_TABLE_BY,
     runbook="The cause may be an unclean leader election. With --skip, the table continues at the log's end at the "
@@ -564,7 +569,7 @@ MIRROR_ROWS_UNKNOWN = preflight(
     "Iceberg table {table} holds rows, and nothing says which of them the mirror wrote: records that are read again "
     "could land twice",
     "to continue without what the table lacks, run the command with --skip; to land everything that Kafka holds, "
-    "create an empty table, name it in [[mirror.route]], and run the command for it" + _BY_TABLE_BY,
+    "create an empty table, name it in [[mirror.route]] instead, and run the command for it" + _BY_TABLE_BY,
 )
 MIRROR_TABLE_MOVED = preflight(
     "CHS-348",
@@ -581,8 +586,8 @@ MIRROR_SHARED_APART = preflight(
     "{tables} --skip`; they then continue at one offset, after everything that any of them holds",
 )
 _FROM_THE_START = (
-    "to land everything that Kafka holds, name an empty table in [[mirror.route]] and run `chsink mirror resolve` with "
-    "its name and --reread; then start again" + _BY_TABLE_BY
+    "to land everything that Kafka holds, create an empty table, name it in [[mirror.route]] instead, and run `chsink "
+    "mirror resolve` with its name and --reread; then start again" + _BY_TABLE_BY
 )
 MIRROR_ROWS_LACK = preflight(
     "CHS-355",
@@ -633,9 +638,10 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
     "delete the connector; if it landed records that the mirror had landed before, and nobody else has committed since "
-    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if it continued where the "
-    "mirror stopped, move the mirror to a job file of its own with a new sink.name, remove the table property "
-    "{property}, and run `chsink mirror takeover`",
+    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if others have, delete the rows "
+    "that are there twice (by _kafka_topic, _kafka_partition and _kafka_offset); if it continued where the mirror "
+    "stopped, move the mirror to a job file of its own with a new sink.name, remove the table property {property}, and "
+    "run `chsink mirror takeover`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -673,17 +679,19 @@ MIRROR_CONNECTOR_BEYOND_LOG = preflight(
     "CHS-357",
     "{tp}: group {group} is at offset {offset}, and Kafka's log ends at {end}: the topic was created again, or its log "
     "lost records",
-    "set the group to the first record that is to land: kafka-consumer-groups.sh --bootstrap-server BROKER --group "
-    "{group} --topic {topic} --reset-offsets --to-earliest --execute (--to-latest would skip all records that Kafka "
-    "holds now), then run the command with --trust-group",
+    "if the topic was created again, set the group to its first record: kafka-consumer-groups.sh --bootstrap-server "
+    "BROKER --group {group} --topic {topic} --reset-offsets --to-earliest --execute; if its log lost records, set the "
+    "group to the log's end, with --to-offset {end} instead: the table has the earlier ones. Then run the command with "
+    "--trust-group",
 )
 MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
     "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
     "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
-    "if no file waits for a commit, or those that wait are lost anyway, mark all earlier events as committed: "
+    "if the table has the row of each record below the group's offsets, no file waits for a commit: mark all earlier "
+    "events as committed: "
     "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
-    "--to-offset {first} --execute; then run the command again",
+    "--to-offset {first} --execute; then run the command again. Otherwise, " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",
@@ -725,9 +733,11 @@ MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
-    "if nobody else has committed to main, move main to {snapshot} with Spark's procedure set_current_snapshot; in "
-    "future, expire snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not "
-    "published",
+    "if nobody else has committed to main, move main to {snapshot} with Spark's procedure set_current_snapshot; "
+    "otherwise insert into main the rows that only the branch has (compare _kafka_topic, _kafka_partition and "
+    "_kafka_offset), create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; and "
+    "run `chsink mirror resolve {table} --skip`; in future, expire snapshots with `chsink mirror clean "
+    "--expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

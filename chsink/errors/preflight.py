@@ -8,13 +8,16 @@ from chsink.errors.steps import (
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
     FED_AGAIN,
+    FROM_EARLIEST,
     LETTERS,
     NEW_CHECKPOINT,
     OLD_VERSIONS,
     RECOVER,
     REPLAY_AGAIN,
+    REPLICA_GONE,
     RESOLVE_BEFORE_START,
     RESUME_EITHER,
+    SAME_RECORDS,
     choose,
 )
 
@@ -24,10 +27,10 @@ _NEW = (
 )
 _DROPPED = (
     ". If records have landed in it, do one of three things. If other replicas still have it: create it here again, "
-    "and it fetches its rows (if this replica is still registered, first run SYSTEM DROP REPLICA 'NAME' FROM TABLE "
-    "{table} on another one). Or restore it from a backup"
+    "and it fetches its rows (if this replica is still registered, first run on another replica SYSTEM DROP REPLICA "
+    "'NAME' FROM TABLE {table};). Or, before the next start, restore it from a backup"
     + FED_AGAIN
-    + "; `chsink verify` then names the offsets that the backup lacks. Or stop the job, create the table, and run "
+    + "; `chsink verify` names the offsets that the backup lacks. Or stop the job, create the table, and run "
     "`chsink state reset --table {named:shell}`. Of the records that Kafka still holds, delete the rows that are in it "
     "on any shard, the rows in the targets of its views, and "
     + LETTERS
@@ -37,6 +40,7 @@ _DROPPED = (
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka still holds"
 )
+_SETTLED_FIRST = "once `chsink status` shows no partition at BEFORE and no replay in doubt, "
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 
@@ -50,8 +54,9 @@ TOPIC_MISSING = preflight(
 PARTITION_MISSING = preflight(
     "CHS-201",
     "topic {topic} at {bootstrap} has no partition {partition}",
-    "if the topic was created again with fewer partitions, add the missing ones; if the partition is gone "
-    "for good, run `chsink state reset {topic:shell} {partition}` to forget its state, and " + NEW_CHECKPOINT,
+    "if the topic was created again with fewer partitions, add the missing ones; if the partition is gone for good, "
+    "stop the job, run `chsink state reset {topic:shell} {partition}` to forget its state, keep its rows, and "
+    + NEW_CHECKPOINT,
 )
 NO_TABLE = preflight(
     "CHS-202",
@@ -61,11 +66,11 @@ NO_TABLE = preflight(
 NO_TABLE_OF_LETTERS = preflight(
     "CHS-202",
     "the table of dead letters, {table}, does not exist at {url}, or this user cannot see it",
-    "if no dead letter is in it yet: create it there (`chsink sql dead-letters` prints the statement) and grant "
-    "SELECT and INSERT on it; or correct dead_letters.table. If it held dead letters and is gone: restore it from a "
-    "backup, or create it again; then run `chsink verify`, which names the records whose dead letters are missing. A "
-    "backup lacks newer replay marks: do not replay its dead letters again into a table without the columns "
-    "_kafka_topic, _kafka_partition and _kafka_offset",
+    "if no dead letter is in it yet: create it there (`chsink sql dead-letters` prints the statement) and grant SELECT "
+    "and INSERT on it; or correct dead_letters.table. If it held dead letters and is gone: restore it from a backup, "
+    "or create it again; then run `chsink verify`, which names the records whose dead letters are missing (once their "
+    "table fits them, land them as docs/how-to/repair.md shows). A backup lacks newer replay marks: do not replay its "
+    "dead letters again into a table without the columns _kafka_topic, _kafka_partition and _kafka_offset",
 )
 NO_TABLE_OF_TOPIC = preflight(
     "CHS-202",
@@ -164,13 +169,13 @@ VIEW_DOUBLES = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again is counted twice there",
-    "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
+    _SETTLED_FIRST + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after {fills} has forgotten its token is counted twice there",
-    "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
+    _SETTLED_FIRST + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
 )
 VIEW_PARTITION = preflight(
     "CHS-208",
@@ -200,7 +205,9 @@ NO_DEDUPLICATION = preflight(
     "{table} at {url} does not deduplicate inserts: {setting} is 0",
     "if no record has landed in the table yet, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise "
     "ClickHouse has forgotten its tokens: stop the job, and resolve what is in doubt before you run this statement: "
-    + RESOLVE_BEFORE_START,
+    + RESOLVE_BEFORE_START
+    + ", which ends with CHS-210 once it has settled them. Then run ALTER TABLE {table} MODIFY SETTING {setting} = "
+    "10000; and start",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",
@@ -457,6 +464,7 @@ TOPIC_IS_ANOTHER = preflight(
     "if kafka.bootstrap was changed, change it back; "
     + COPY_ELSEWHERE
     + "if the topic was recreated on purpose: "
+    + SAME_RECORDS
     + OLD_VERSIONS
     + NEW_CHECKPOINT
     + ": chsink then reads the topic from its beginning",
@@ -484,8 +492,8 @@ DOUBT_CHANGED = preflight(
 DOUBT_REPLAY = preflight(
     "CHS-227",
     "{tp}: a `chsink dlq replay` of {letters:dead letters} into {table} is in doubt",
-    "if no replay is running, run `chsink dlq replay`, which settles it, before you change the table, its replicas or "
-    "its views",
+    "if no replay is running, run `chsink dlq replay` before you change the table, its replicas or its views: it first "
+    "settles what is in doubt, then replays what its options choose",
 )
 DOUBT_COLUMNS = preflight(
     "CHS-227",
@@ -539,8 +547,10 @@ STATE_MAY_BE_LOST = preflight(
     "CHS-229",
     "{table} holds rows of {topic} for which this sink has no state ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the topic was deleted and created again, name a new table "
-    "in its [[route]], and do not run recover: rows do not show which of the two topics they came from, and recover "
-    "would skip records of the new one; if another sink inserted the rows, give this sink its own table; if the state "
+    "in its [[route]], "
+    + FROM_EARLIEST
+    + "; do not run recover then: rows do not show which of the two topics they came from, and recover would skip "
+    "records of the new one; if another sink inserted the rows, give this sink its own table; if the state "
     "was lost, or you renamed the table, " + RECOVER + "`; " + _ACCEPT_ROWS,
 )
 STATE_IS_STALE = preflight(
@@ -560,24 +570,19 @@ TABLE_IS_EMPTY = preflight(
     "the rows from a backup"
     + FED_AGAIN
     + ", and run `chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what "
-    "Kafka still holds: run `chsink state reset {topic} --table {table:shell}`; of the records that Kafka still holds, "
-    "delete the rows that have landed in {table} since then, and all rows in the targets of its views, older ones too; "
-    "keep the rows of all other records (the table may have their only copy); delete "
-    + LETTERS
-    + "; "
-    + REPLAY_AGAIN
-    + "; then "
-    + NEW_CHECKPOINT,
+    "Kafka still holds: run `chsink state reset {topic} --table {table:shell}`; of each record that Kafka still holds, "
+    "delete the rows in {table} and in the targets of its views, however old; keep the rows of all other records (the "
+    "table may have their only copy); delete " + LETTERS + "; " + REPLAY_AGAIN + "; then " + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
     "CHS-266",
     "the newest range of {tps} landed in another table named {table}: this one was created again since, or is on "
     "another server",
-    "if clickhouse.endpoints was changed by mistake, stop the job and change it back; if a copy of this job runs with"
-    " the same [state], stop the copy and give it its own sink name. In each case, also if the table was created "
-    "again, run `chsink verify`: it names the offsets whose rows are missing here. Copy these rows to {table} from "
-    "the table in which they landed, or restore them from a backup" + FED_AGAIN,
+    "stop the job. If clickhouse.endpoints was changed by mistake, change it back; if a copy of this job runs with the "
+    "same [state], stop the copy and give it its own sink name. In each case, also if the table was created again, run "
+    "`chsink verify`: it names the offsets whose rows are missing here. Copy these rows to {table} from the table in "
+    "which they landed, or restore them from a backup" + FED_AGAIN + ". Then start the job",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
@@ -700,9 +705,10 @@ REPLICA_READONLY = preflight(
     " (the others then detach rows that it does not have), run SYSTEM RESTART REPLICA {table} and SYSTEM RESTORE "
     "REPLICA {table} on each. The deduplication tokens are lost, too: "
     + RESOLVE_BEFORE_START
-    + ". Then run `chsink verify`: rows that it misses may be in detached parts (system.detached_parts). If the Keeper "
-    "has lost the data of this replica only: run the same two statements on this server. If it has lost nothing: run "
-    "SYSTEM RESTART REPLICA {table} on this server",
+    + " (if the Keeper also held this job's state, and `chsink status` shows none, see CHS-302). Then run `chsink "
+    "verify`: rows that it calls missing may be in detached parts (system.detached_parts): attach these to another "
+    "table, and insert the missing rows from there. If the Keeper has lost the data of this replica only: run the same "
+    "two statements on this server. If it has lost nothing: run SYSTEM RESTART REPLICA {table} on this server",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",
@@ -723,9 +729,7 @@ REPLICA_LOST_PARTS = preflight(
 REPLICAS_INACTIVE = preflight(
     "CHS-247",
     "{active} of {total} replicas of {table} are active; an insert needs {needed}",
-    "start the others; if one is gone for good, run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on an active "
-    "replica; if that leaves one replica, set insert_quorum = 1 in [clickhouse.settings], because ClickHouse confirms"
-    " no insert into it otherwise",
+    "start the others; " + REPLICA_GONE,
 )
 REPLICAS_UNLISTED = preflight(
     "CHS-248",
@@ -905,11 +909,12 @@ MIRROR_TABLE_DROPPED = preflight(
     "CHS-262",
     "Iceberg table {table} does not exist in catalog {catalog}; auto_create does not create it, because the mirror has "
     "read its topics before",
-    "if you no longer want this table, remove it from [[mirror.route]] or from its table_by (if only records name it,"
-    " remove its property chsink.named… from the first table of its route); otherwise restore it and start again, or "
-    "create it empty (`chsink sql create-table --iceberg` prints the statements for tables that the job file names) "
-    "and run `chsink mirror resolve {table:shell}` with --reread to land what Kafka still holds, or with --skip to "
-    "begin with the next records; then start again",
+    "if you no longer want this table, remove it from [[mirror.route]] or from its table_by (if only records name it, "
+    "remove the property whose name begins with chsink.named and ends with the table's name from the first table of "
+    "its route, with ALTER TABLE … UNSET TBLPROPERTIES); otherwise restore it and start again, or create it empty "
+    "(`chsink sql create-table --iceberg` prints the statements for tables that the job file names) and run `chsink "
+    "mirror resolve {table:shell}` with --reread to land what Kafka still holds, or with --skip to begin with the next "
+    "records; then start again",
 )
 MIRROR_NO_BRANCH = preflight(
     "CHS-262",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import unavailable
-from chsink.errors.steps import AGAIN
+from chsink.errors.steps import AGAIN, REPLICA_GONE
 
 STATE_STORE_UNAVAILABLE = unavailable(
     "CHS-701",
@@ -240,7 +240,7 @@ REPLICA_BEHIND = unavailable(
     "CHS-736",
     "the replicas of {table} did not catch up within {seconds} s, so chsink cannot tell which rows the table has: "
     "{states}",
-    "look for the cause in system.replicas and system.replication_queue on these servers; if one is gone for good, "
-    "remove it from clickhouse.endpoints, and run SYSTEM DROP REPLICA 'NAME' FROM TABLE {table} on another; once they"
-    " have caught up, start again",
+    "look for the cause in system.replicas and system.replication_queue on these servers; "
+    + REPLICA_GONE
+    + ". Once the others have caught up, start again",
 )

@@ -58,8 +58,9 @@ SHARD_NAMES_CHANGED = halt(
     "CHS-409",
     "shard {shard} was at {then} when a range in doubt was announced; now it is at {now}, and the servers that it had "
     "belong to another shard: chsink cannot tell whether the shard has moved, or only the names have changed",
-    "in clickhouse.endpoints, give each shard the name and the URLs that `chsink state show` lists under `layouts`, "
-    "and start the job; change them again when `chsink status` shows no partition at BEFORE",
+    "in clickhouse.endpoints, give each shard the name and the URLs that `chsink state show --json` lists under "
+    "`layouts` for the layout of the partition at BEFORE, and start the job (or, if somebody has moved rows of the "
+    "range, run `chsink state resolve` for it); change them again when `chsink status` shows no partition at BEFORE",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

@@ -16,8 +16,8 @@ FROM_EARLIEST: Final = (
 )
 RECOVER: Final = (
     "make sure that no process of the job is running, executors included, and no `chsink dlq replay` of the sink; if "
-    "you removed a replica that does not answer, first wait clickhouse.insert_timeout_s seconds, because it may still "
-    "run an insert; then run `chsink state recover --senders-gone"
+    "you removed a replica that does not answer, first wait as long as clickhouse.insert_timeout_s says, because it "
+    "may still run an insert; then run `chsink state recover --senders-gone"
 )
 OLDER_BACKUP: Final = (
     "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
@@ -28,22 +28,28 @@ OLDER_BACKUP: Final = (
 COPY_ELSEWHERE: Final = (
     "if a copy of this job ran on another Kafka cluster with the same [state], stop both, give the copy its own sink "
     "name, and restore the state from a backup that was made before the copy first ran (a new checkpoint would land "
-    "all records again); "
+    "all records again); as this job has landed records since, then run `chsink state recover --senders-gone "
+    "--replace`; "
+)
+SAME_RECORDS: Final = (
+    "if the topic holds the same records as before, as after a move to another cluster, first name a new table in its "
+    "[[route]]: they would land twice; "
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
 LETTERS: Final = (
-    "the dead letters that this sink wrote of these records for the table, with their replay marks (sink NAME~replay; "
-    "if dead letters are in a Kafka topic, you cannot delete them: resolve each range in doubt, then set "
+    "the dead letters that this sink wrote of these records for these tables, with their replay marks (sink "
+    "NAME~replay; if dead letters are in a Kafka topic, you cannot delete them: once no range is in doubt, set "
     "dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
     "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move the "
-    "rows of the earlier records to another table: they would hide rows of new ones; "
+    "rows of records that the topic lost, or of the earlier topic, to another table: they would hide new rows; "
 )
 REPLAY_AGAIN: Final = (
-    "if dead letters are in a table: of records that Kafka no longer holds, delete only the replay marks, and the rows "
-    "of these dead letters in the targets of the table's views, so that `chsink dlq replay` lands them again"
+    "if dead letters are in a table: of those whose record Kafka no longer holds and whose row is gone, delete the "
+    "replay mark, and what the targets of the table's views hold of them; `chsink dlq replay` lands them again after "
+    "the start"
 )
 FED_AGAIN: Final = (
     " (an INSERT feeds the table's views again: if their targets still have these rows, drop the views first, and "
@@ -51,13 +57,19 @@ FED_AGAIN: Final = (
 )
 ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
-    "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, also "
-    "through a view, run `chsink state resolve TOPIC PARTITION` before the next start, with "
+    "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, directly "
+    "or through a view, run `chsink state resolve TOPIC PARTITION` before the next start, with "
     + ALL_THERE
     + "; otherwise with --resend ("
     + DELETE_AND_AGAIN
-    + "). If it shows a replay in doubt into {table}, run `chsink dlq replay --landed` if each dead letter of all "
-    "replays that it shows has its row, once; otherwise `chsink dlq replay --resend` (" + DELETE_AND_AGAIN + ")"
+    + "). If it shows a replay in doubt into {table}, run `chsink dlq replay --landed` if every dead letter of these "
+    "replays has one row; otherwise `chsink dlq replay --resend` (" + DELETE_AND_AGAIN + ")"
+)
+
+REPLICA_GONE: Final = (
+    "if one is gone for good, remove it from clickhouse.endpoints, and on another replica run SYSTEM DROP REPLICA "
+    "'NAME' FROM TABLE {table}; if that leaves one replica, set insert_quorum = 1 in [clickhouse.settings], because "
+    "ClickHouse otherwise confirms no insert into it"
 )
 
 
@@ -65,8 +77,8 @@ def choose(resolve: str) -> str:
     """What a person decides about a range in doubt, by this command."""
     return (
         f"check the table, then run `{resolve}` with {ALL_THERE}; with --resend to send the whole range again "
-        f"({DELETE_AND_AGAIN}; if the table has no column _kafka_offset, first delete the rows of the range); or with "
-        "--lost to keep what is there and give up the missing rows"
+        f"({DELETE_AND_AGAIN}; if the table has no column _kafka_offset, you have to find the rows of the range "
+        f"yourself, and delete them before); or with --lost to keep what is there and give up the missing rows"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import config, halt, preflight
+from chsink.errors.steps import DELETE_AND_AGAIN
 
 NO_KAFKA_SOURCE = preflight(
     "CHS-601",
@@ -84,7 +85,9 @@ CHUNK_TOO_LARGE = halt(
     "CHS-603",
     "{tp}: chunk {offsets} holds more than {limit} bytes",
     "lower clickhouse.chunk_offsets and run `chsink state resolve {arguments} --resend`, which cuts the range into "
-    "smaller chunks and names the rows to delete first; or raise clickhouse.max_chunk_bytes until the range is settled",
+    "smaller chunks ("
+    + DELETE_AND_AGAIN
+    + "), then start; or raise clickhouse.max_chunk_bytes, start, and lower it once the range is settled",
 )
 NOT_DETERMINISTIC = preflight(
     "CHS-604",

@@ -6,7 +6,8 @@ from chsink.errors.entry import bad_value, config, preflight
 from chsink.errors.steps import DELETE_AND_AGAIN
 
 _SEND_AGAIN = (
-    "make sure that no process of the job is running, executors included, and run `chsink state resolve {arguments} "
+    "make sure that no process of the job is running, executors included, then change the column and run `chsink "
+    "state resolve {arguments} "
     f"--resend --senders-gone`; {DELETE_AND_AGAIN}; then start again"
 )
 
@@ -14,15 +15,14 @@ BAD_VALUE = bad_value(
     "CHS-501",
     "a record does not fit its table: {first}",
     'set errors.on_bad_value = "dead_letter" to keep such records apart, or "skip" to skip them (for null values '
-    "alone, set errors.on_tombstone instead); or, unless Kafka has deleted records of this range, change the column, "
-    + _SEND_AGAIN,
+    "alone, set errors.on_tombstone instead); or, unless Kafka has deleted records of this range, " + _SEND_AGAIN,
 )
 TOO_MANY_BAD = bad_value(
     "CHS-513",
     "{tp}: {bad} of the {records} records at offsets {offsets} do not fit their table, and errors.tolerance is "
     '"{tolerance}"; the first one: {first}',
     "to accept these records, raise errors.tolerance and start again; or, unless Kafka has deleted records of this "
-    "range, change the column, " + _SEND_AGAIN + ". Correct the producer, so that no more such records come",
+    "range, " + _SEND_AGAIN + ". Correct the producer, so that no more such records come",
 )
 UNSUPPORTED_COLUMN = config(
     "CHS-502",

@@ -44,7 +44,8 @@ OTHER_PLACE = (
 )
 VIEWS_MAY_LACK = (
     "these dependent views may lack rows: {}; make sure that the job's executors have stopped, because a running task "
-    "may still insert these rows; wait clickhouse.insert_timeout_s seconds, then compare the views with the table"
+    "may still insert these rows; wait as long as clickhouse.insert_timeout_s says, then compare the targets of the "
+    "views with the table"
 )
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]
@@ -67,23 +68,31 @@ def plan_reset(
     tables, topics = sorted({key.table for key in found}), sorted({key.topic for key in found})
     count = counted(len({key.topic_partition for key in found}), "partitions")
     in_doubt = [f"{k.topic_partition} {r.range}" for k, r in found.items() if r.in_doubt]
-    letters = "; ".join(f"those of {key.table} have {letters_of(key)}" for key in {k.table: k for k in found}.values())
     doubtful = [f"these ranges are in doubt and are forgotten, too: {', '.join(in_doubt)}"] if in_doubt else []
     says = (
         f"the recorded ranges of {', '.join(topics)} ({count}) in {', '.join(tables)} are forgotten; rows stay there",
         "start with a new checkpoint: it reads these partitions from the first record that Kafka holds",
         *_says_chosen(found, find(store, sink, topic, partitions)),
         *_says_left({key.table for key in found if not clickhouse.is_routed(key)}),
-        (
-            "records that Kafka still holds land again: before the next start, delete their rows, also in the targets "
-            f"of dependent views, and their dead letters and replay marks ({letters}), by topic, partition and offset; "
-            "keep those of records that Kafka no longer holds (in a compacted topic, they lie between the others)"
-        ),
+        *_says_lands_again(clickhouse, found),
         "a job or a replay that runs on this sink is fenced: it stops with CHS-801",
         "stop its executors and replays first: one that still runs may insert another piece of a range in doubt",
         *doubtful,
     )
     return Change(found, says, {key: partial(_reset, clickhouse, store, key) for key in found}, resets=True)
+
+
+def _says_lands_again(clickhouse: Cluster, found: Mapping[StateKey, StateRecord]) -> Iterator[str]:
+    """Nothing lands again in a table to which no route leads: its rows stay."""
+    routed = {k.table: k for k in found if clickhouse.is_routed(k)}
+    letters = "; ".join(f"those of {key.table} have {letters_of(key)}" for key in routed.values())
+    if routed:
+        yield (
+            f"records that Kafka still holds land again in {', '.join(routed)}: before the next start, delete their "
+            f"rows, also in the targets of dependent views, and their dead letters and replay marks ({letters}), by "
+            f"topic, partition and offset; keep those of records that Kafka no longer holds (in a compacted topic, "
+            f"they lie between the others), and those of an earlier topic of this name"
+        )
 
 
 def _says_chosen(found: Mapping[StateKey, StateRecord], of_topic: Mapping[StateKey, StateRecord]) -> Iterator[str]:

@@ -110,9 +110,10 @@ def checkpoint_findings(
         yield found(Severity.ERROR, preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where, reason=reason)
     elif (now := records()) is not None and not now and read:
         yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
-    elif before := sorted(read & _reset(now or {}, routes)):
-        named = ", ".join(map(str, before))
-        yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
+    elif before := [key for key in _reset(now or {}, routes) if key.topic_partition in read]:
+        said = {"tps": ", ".join(sorted({str(key.topic_partition) for key in before}))}
+        said["tables"] = ", ".join(sorted({key.table for key in before}))
+        yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, **said)
     else:
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
 
@@ -160,10 +161,10 @@ def _read(folder: Folder) -> set[TopicPartition]:
     return {tp for tp, offset in planned_ends(folder, last).items() if offset > starts.get(tp, 0)}
 
 
-def _reset(records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]) -> set[TopicPartition]:
-    """The topic-partitions that were reset for one of their tables and have landed nothing in it since."""
+def _reset(records: Mapping[StateKey, StateRecord], routes: Collection[TopicTable]) -> list[StateKey]:
+    """Those that were reset and have landed nothing since."""
     mine = {key: record for key, record in records.items() if key.topic_table in routes}
-    return {key.topic_partition for key, r in mine.items() if r.life.incarnation and r.phase is Phase.EMPTY}
+    return [key for key, r in mine.items() if r.life.incarnation and r.phase is Phase.EMPTY]
 
 
 def not_writable(checkpoint: str, reason: str) -> Finding:

@@ -86,6 +86,6 @@ def nested_notes(
         yield f"a Float64 rounds to about 16 digits ({', '.join(floats)}); for money, declare a Decimal(P, S) instead"
     if numbers:
         yield (
-            f"text that looks like numbers stays text ({', '.join(numbers)}); for amounts, declare a Decimal(P, S) or an "
-            "integer type; codes such as 00501 would lose their zeros"
+            f"text that looks like numbers stays text ({', '.join(numbers)}); for amounts, declare a Decimal(P, S) or "
+            f"an integer type; codes such as 00501 would lose their zeros"
         )

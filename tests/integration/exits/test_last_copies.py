@@ -212,14 +212,15 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(
     [reset] = re.findall(r"`chsink state (reset \S+ --table \S+)", again)
     done = run(job, *reset.split(), "--yes", *settings_of(job))
     assert done.exit_code == 0
-    assert "of the records that Kafka still holds, delete the rows that have landed in" in again
-    assert "and all rows in the targets of its views, older ones too" in again
+    assert "of each record that Kafka still holds, delete the rows in" in again
+    assert "and in the targets of its views, however old" in again
     assert (
-        "delete the dead letters that this sink wrote of these records for the table, with their replay marks" in again
+        "delete the dead letters that this sink wrote of these records for these tables, with their replay marks"
+        in again
     )
     [which] = re.findall(r"have (sink IN \(.*?\) AND `table` = '[^']+')", " ".join(done.output.split()))
     if expired:
-        assert "delete only the replay marks, and the rows of these dead letters in the targets of the" in again
+        assert "delete the replay mark, and what the targets of the table's views hold of them" in again
         which += " AND endsWith(sink, '~replay')"
     held = "id BETWEEN 10 AND 11 OR id >= 1000" if expired else "1"
     for place_, rows in ((place, which), (table, "1"), (f"{table}_filled", held)):

@@ -19,7 +19,7 @@ from chsink.embedded.stack import Stack
 from tests.integration.exits.starts import chsink, findings, found, gone, is_of, lands, refused, run_named, run_printed
 from tests.integration.job.conftest import MakeJob, maker
 from tests.integration.job.test_evolution import SETTINGS, values
-from tests.support.job import DATABASE, METADATA, Job, command, select
+from tests.support.job import DATABASE, METADATA, WINDOW, Job, command, select
 from tests.support.profiles import users_of
 from tests.support.told import Said, grants_of, says, statements_of, words_of
 from tests.support.tour import DEFAULT
@@ -113,7 +113,7 @@ def fixes(entry: str, job: Job) -> str:
 @pytest.mark.exit_of("QUESTION_FORBIDDEN")
 def test_rights_that_a_start_needs(make_job: MakeJob, spark: SparkSession, admin: Admin) -> None:
     """Each grant removes its own finding, and all of them together are enough."""
-    job = make_job(partitions=1)
+    job = make_job(partitions=1, engine=f"ENGINE = MergeTree PARTITION BY id % 2 ORDER BY id SETTINGS {WINDOW}")
     job.send(0, 25)
     system = [right for right in SYSTEM if "system.parts" not in right]
     runs_as(job, admin.user("asks", [*STATE, *system, f"SELECT ON {DATABASE}.*"]))

@@ -173,7 +173,7 @@ def test_rows_that_landed_on_another_server(make_job: MakeJob, spark: SparkSessi
     job.send(0, 5)
     moved.drain(spark)
     said = found("TABLE_IS_ANOTHER", job)
-    says(said, "if clickhouse.endpoints was changed by mistake, stop the job and change it back")
+    says(said, "If clickhouse.endpoints was changed by mistake, change it back")
     assert "20" in run_named(job, said, "verify", code=1).output
     says(said, f"Copy these rows to {table} from the table in which they landed")
     there = f"remote('127.0.0.1:{services.clickhouse[1].native_port}', {table})"

@@ -126,7 +126,7 @@ def test_a_table_without_offsets(make_job: MakeJob, spark: SparkSession, there: 
     before = look(job)
     fix = before.fix("DOUBT_NOT_PROBED")
     if verdict == "--resend":
-        says(fix, "if the table has no column _kafka_offset, first delete the rows of the range")
+        says(fix, "you have to find the rows of the range yourself, and delete them before")
         done_by_hand = f"DELETE FROM {job.tables[job.topic]} WHERE id >= 10 SETTINGS lightweight_deletes_sync = 2"
         command(job.shards[0], done_by_hand)
     Person(job, spark).insist(words_of(fix, "resolve", verdict)[1:])

@@ -51,7 +51,7 @@ def test_a_topic_that_is_not_there(make_job: MakeJob, spark: SparkSession, servi
     job.tables[missing] = job.tables[job.topic]
     job.send(0, 5)
     before = look(job)
-    says(before.fix("TOPIC_MISSING"), "otherwise create the topic, or correct or remove its [[route]]")
+    says(before.fix("TOPIC_MISSING"), "create the topic, or correct or remove its [[route]]")
     if created:
         services.kafka.create_topic(missing)
         job.send(0, 5, topic=missing)
@@ -172,7 +172,7 @@ def test_a_topic_that_was_recreated_on_purpose(make_job: MakeJob, spark: SparkSe
     job.drain(spark)
     before = anew(job, services, 1)
     found = look(job)
-    says(found.fix("TOPIC_IS_ANOTHER"), "if the topic was recreated on purpose, start with a new checkpoint")
+    says(found.fix("TOPIC_IS_ANOTHER"), "if the topic was recreated on purpose:", "start with a new checkpoint")
     job.lose_checkpoint()
     job.drain(spark)
     leads_on("TOPIC_IS_ANOTHER", found, job)

@@ -30,6 +30,7 @@ PROSE = frozenset({"says", "fix_of"})
 STEPS_OF_A_PERSON = {
     "GAP": "its command is for a state from an older backup; the test goes the other way",
     "PASSED_OVER": "its command is for a state from an older backup; the test goes the other way",
+    "TOPIC_IS_ANOTHER": "its command is for a copy of the job on another cluster; the test goes the other way",
     "MIRROR_CONNECTOR_FILE": "its command gives the table up; the test restores the file",
 }
 """Entries that name a command which no test of theirs takes, and why."""
