@@ -237,10 +237,17 @@ class Cluster:
         def retried(client: Replicas) -> Replicas:  # one for each client: all tables of a server are one question
             return patient.setdefault(id(client), RetryingQueries(client, self.clock, retry_for_s))
 
+        @cache
+        def lost(layout: str) -> list[bool]:
+            recorded = stored_layout(layout)
+            now = Layout.from_json(self.placed(recorded)).with_former(recorded).shards if recorded else ()
+            return [bool(shard.former) for shard in now]
+
         letters = self.letters
         return replace(
             self.waiting(),
             shards=shards,
+            lost=lost,
             foreign_accepted=self.config.errors.on_existing_rows == "accept",
             letters=None if letters is None else replace(letters, client=retried(letters.client)),
             away=self._away,

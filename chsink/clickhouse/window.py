@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
 from chsink.clickhouse.describe import read_facts
@@ -63,6 +63,7 @@ class DedupWindow:
     ``insert_s`` (how long one may take) and ``margin_s`` (clocks of servers that differ).
     ``foreign_accepted``: the job accepts rows that the state does not account for, so they may lie at any offset.
     ``letters`` is the table of dead letters, which every range may send to as to one more shard.
+    ``lost`` says whether each shard of a recorded layout has lost a server since; HaltError CHS-409 if nobody knows.
     ``silent``: since when (steady ms) servers that may be gone do not answer.  ``away``: replicas that did not.
     """
 
@@ -72,6 +73,7 @@ class DedupWindow:
     insert_s: int
     foreign_accepted: bool = False
     letters: ShardTable | None = None
+    lost: Callable[[str], Sequence[bool]] = lambda _: ()
     silent: dict[str, int] = field(default_factory=dict)
     away: set[str] = field(default_factory=set)
 
@@ -79,6 +81,13 @@ class DedupWindow:
         """Wherever a range of the table may be sent: the shards of a layout, and the table of dead letters."""
         shards = self.shards(table, layout)
         return shards if self.letters is None else (*shards, self.letters)
+
+    def everywhere(self, table: str, layout: str) -> list[ShardTable]:
+        """The table on the shards of a recorded layout and on the present ones, each once."""
+        self.lost(layout)
+        recorded, present = self.shards(table, layout), self.shards(table, None)
+        known = {(url, shard.table.at) for shard in recorded for url in shard.replicas}
+        return [*recorded, *(s for s in present if known.isdisjoint((url, s.table.at) for url in s.replicas))]
 
     def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
         """See :class:`chsink.driver.roles.Window`."""
@@ -158,7 +167,10 @@ class DedupWindow:
             return "chsink found earlier that ClickHouse may have forgotten its tokens"
         if len(record.seen.marks) != len(shards):
             return "chsink does not know what the table held when it announced the range"
-        for shard, then in zip(shards, record.seen.marks, strict=True):
+        lost = chain(self.lost(record.sent.layout), repeat(False))  # the table of dead letters is on no shard
+        for shard, then, moved in zip(shards, record.seen.marks, lost, strict=False):
+            if moved and not shard.table.replicated:
+                return f"{shard.table.canonical} may have moved to another server, {shard.url}"
             at = shard.url, shard.table.canonical
             if at not in looked:
                 seen = look(shard.client, shard.table)

@@ -56,11 +56,14 @@ UNREADABLE_LAYOUT = halt(
 )
 SHARD_NAMES_CHANGED = halt(
     "CHS-409",
-    "shard {shard} was at {then} when a range in doubt was announced; now it is at {now}, and the servers that it had "
-    "belong to another shard: chsink cannot tell whether the shard has moved, or only the names have changed",
-    "in clickhouse.endpoints, give each shard the name and the URLs that `chsink state show --json` lists under "
-    "`layouts` for the layout of the partition at BEFORE, and start the job (or, if somebody has moved rows of the "
-    "range, run `chsink state resolve` for it); change them again when `chsink status` shows no partition at BEFORE",
+    "shard {shard} was at {then} when a range in doubt was announced, and is at {now} now: chsink cannot tell whether "
+    "it has moved, or the shards have only other names",
+    "in clickhouse.endpoints, give the shards the names and URLs that they had ({every}). If no rows were moved, start "
+    "the job (or, for a replay in doubt, run `chsink dlq replay`). If rows were moved, or a server is gone, run "
+    "`chsink state resolve TOPIC PARTITION` instead: with --landed if all rows and dead letters of the range are "
+    "there, each once, on whichever server; otherwise with --resend, once you have deleted them on every server; or "
+    "with --lost to give up the missing rows. When `chsink status` shows no partition at BEFORE and no replay in "
+    "doubt, change the endpoints again, and move what landed meanwhile",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

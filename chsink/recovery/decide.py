@@ -376,7 +376,9 @@ def _rows_refused(clickhouse: Cluster, doubtful: Doubtful, seen: Mapping[StateKe
             rows = sum(seen[k].rows or 0 for k in those)
             views = sorted({view for k in those for view in seen[k].views})
             delete = delete_rows(clickhouse, those) + also_from(views)
-            table, where = next(iter(those)).table, "on each shard"
+            urls = {url for k in those for url in seen[k].urls}
+            table, moved = next(iter(those)).table, urls - {client.url for client in clickhouse.clients}
+            where = f"on each of {', '.join(sorted(urls))}" if moved else "on each shard"
             refused.append(entry(table=table, rows=rows, ranges=_ranges(those), where=where, delete=delete))
     return [*refused, *_letters_refused(clickhouse, doubtful, seen)]
 

@@ -36,7 +36,7 @@ class LandedRows:
 
     ``views`` depend on the table.  ``letters`` counts its dead letters, ``copies`` the rows that have the offset of
     another one.  Nothing is counted unless a route leads to it.
-    ``bits`` of words of offsets stand for those with a row or a dead letter.
+    ``bits`` of words of offsets stand for those with a row or a dead letter.  ``urls``: where was counted.
     """
 
     table: str
@@ -47,6 +47,7 @@ class LandedRows:
     copies: int = 0
     routed: bool = True
     bits: Mapping[int, int] = field(default_factory=dict)
+    urls: tuple[str, ...] = ()
 
     @property
     def count(self) -> str:
@@ -86,7 +87,7 @@ class LandedRows:
 
 
 def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> LandedRows:
-    """Look for the range's rows on its recorded shards.  Nothing that is wrong there is raised."""
+    """Look for the range's rows on its recorded shards, and on the present ones.  Nothing that is wrong is raised."""
     if not clickhouse.is_routed(key):
         return LandedRows(key.table, routed=False)
     try:
@@ -107,7 +108,8 @@ def count_landed_rows(clickhouse: Cluster, store: StateStore, key: StateKey, rec
                 words.append(words_there(reader, shard.table.canonical, tp, record.range))
             rows = _rows_in(words)
             copies = rows - sum(bits.bit_count() for bits in _bits_of(words).values())
-            return LandedRows(key.table, rows, None, views, letters, copies, bits=_bits_of([*words, *of_letters]))
+            bits, urls = _bits_of([*words, *of_letters]), tuple(shard.url for shard in shards)
+            return LandedRows(key.table, rows, None, views, letters, copies, bits=bits, urls=urls)
     except ChsinkError as error:
         return LandedRows(key.table, trouble=error)
 
@@ -197,9 +199,11 @@ def also_from(views: Sequence[str]) -> str:
 
 
 def _recorded(clickhouse: Cluster, store: StateStore, key: StateKey, record: StateRecord) -> Sequence[ShardTable]:
-    """The table on the shards of the recorded layout, or on the present ones where that is not known."""
+    """The table on the shards of the recorded layout, as far as that is known, and on the present ones."""
     owner = read_owner(store, key.sink)
     layout = owner.layout if owner is not None else lambda _: None
     with asking_target():
-        known = record.sent.layout if layout(record.sent.layout) is not None else None
-        return clickhouse.window(layout).shards(key.table, known)
+        window = clickhouse.window(layout)
+        if layout(record.sent.layout) is None:
+            return window.shards(key.table, None)
+        return window.everywhere(key.table, record.sent.layout)

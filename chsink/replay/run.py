@@ -318,9 +318,7 @@ class Replay:
         """The table on the recorded shards and on the present ones, each once; none where no route leads to it."""
         if not self.clickhouse.is_routed(key):
             return []
-        recorded, present = (self.window.shards(key.table, layout) for layout in (record.sent.layout, None))
-        known = {(url, shard.table.at) for shard in recorded for url in shard.replicas}
-        return [*recorded, *(s for s in present if known.isdisjoint((url, s.table.at) for url in s.replicas))]
+        return self.window.everywhere(key.table, record.sent.layout)
 
     def _missing(self, key: StateKey, record: StateRecord, there: Mapping[int, int] | None) -> int:
         """How many records of the list have no row, if ``there`` tells: then a row that the table does not show never

@@ -139,9 +139,9 @@ class Layout:
     def _replicas_now(self, shard: Shard, present: Sequence[Shard]) -> tuple[str, ...]:
         most = max(1, *map(shard.nearness, present))
         same = [now for now in present if shard.nearness(now) == most]
-        for moved in (now for now in present if most == 2 and shard.nearness(now) == 1):
-            if all(each.nearness(moved) < 2 for each in self.shards):
-                raise _names_changed(shard, moved)
+        for named in (now for now in present if most < 3 and shard.nearness(now) == 1):
+            if most > 1 or any(each.nearness(named) > 1 for each in self.shards):
+                raise self._names_changed(shard, named)
         alone = len(same) == 1 and sum(each.nearness(same[0]) >= most for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
 
@@ -152,15 +152,18 @@ class Layout:
         Raises HaltError CHS-409 if they may have taken each other's names.
         """
         try:
-            pairs = list(zip(self.shards, Layout.from_json(stored).shards, strict=True))
-        except (ChsinkError, ValueError):
+            then = Layout.from_json(stored)
+        except ChsinkError:
             return self
-        moved = [(now, then) for now, then in pairs if then.nearness(now) < 2]
-        for now, then in moved:
-            if any(then.nearness(other) > 1 for other, _ in moved):
-                raise _names_changed(then, now)
+        then.placed(self.shards)
+        pairs = zip(self.shards, then.shards, strict=True)
         both = ((now, sorted({*then.replicas, *then.former} - {*now.replicas})) for now, then in pairs)
         return replace(self, shards=tuple(replace(now, former=tuple(urls)) for now, urls in both))
+
+    def _names_changed(self, then: Shard, now: Shard) -> ChsinkError:
+        every = "; ".join(f"{shard.name or 'without a name'}: {', '.join(shard.replicas)}" for shard in self.shards)
+        urls = {"then": ", ".join(then.replicas), "now": ", ".join(now.replicas)}
+        return shards.SHARD_NAMES_CHANGED(shard=now.name, every=every, **urls)
 
     def to_json(self) -> str:
         """One line of JSON, from which `from_json` makes an equal layout."""
@@ -177,10 +180,6 @@ class Layout:
             return _read_layout(json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
             raise shards.UNREADABLE_LAYOUT(reason=type(error).__name__) from error
-
-
-def _names_changed(then: Shard, now: Shard) -> ChsinkError:
-    return shards.SHARD_NAMES_CHANGED(shard=now.name, then=", ".join(then.replicas), now=", ".join(now.replicas))
 
 
 def _read_layout(stored: dict[str, Any]) -> Layout:

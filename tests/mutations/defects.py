@@ -805,13 +805,18 @@ DEFECTS = (
     ),
     Defect(
         "names of shards that changed with their servers are taken for moves",
-        (never("chsink.sharding.layout.Layout.with_former", "any(...)"),),
-        test="tests/unit/sharding/test_layout.py::test_names_that_changed_with_the_servers_are_refused",
+        (never("chsink.sharding.layout.Layout._replicas_now", "any(...)"),),
+        test="tests/unit/sharding/test_layout.py::test_a_name_at_another_server_may_be_a_move_or_only_a_name",
     ),
     Defect(
-        "a server that the layout lacks is taken for a shard that moved",
-        (never("chsink.sharding.layout.Layout._replicas_now", "all(...)"),),
-        test="tests/unit/sharding/test_layout.py::test_names_that_changed_with_the_servers_are_refused",
+        "rows of a range in doubt are looked for on its recorded shards only",
+        (becomes("chsink.clickhouse.window.DedupWindow.everywhere", "[*A, *B]", "[*A]"),),
+        test="tests/unit/clickhouse/test_window.py::test_everywhere_is_each_server_once",
+    ),
+    Defect(
+        "a plain table that moved to another server is taken for the same",
+        (never("chsink.clickhouse.window.DedupWindow._forgotten", "A and not B.table.replicated"),),
+        test="tests/unit/clickhouse/test_window.py::test_a_plain_table_that_may_have_moved_has_forgotten",
     ),
     Defect(
         "what another replica forgets is relied on",

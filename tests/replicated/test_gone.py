@@ -161,7 +161,7 @@ def test_a_replay_in_doubt(
     assert f"a replay of 6 dead letters of {job.topic}-0 into {kept.target} is in doubt" in seen.output
     done = CliRunner().invoke(app, [*kept.arguments("replay", *verdict, "--yes"), *sets])
     assert done.exit_code == 0, done.output
-    assert ("stop this command, and set it so again" in done.stderr) == bool(verdict)
+    assert ("stop this command, and run it with that value" in done.stderr) == bool(verdict)
     assert kept.job.verdict(rows_of=rows_of, servers=[duo[0].url]).exactly_once
     assert select(duo[0].url, f"SELECT count() FROM {kept.target} WHERE id >= 1000").strip() == "12"
 
@@ -191,7 +191,7 @@ def test_one_that_was_removed_and_still_inserts(
     job.replicas = []
     job.settings = {**job.settings, **ALONE, "clickhouse.insert_timeout_s": 15}
     done = run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *settings_of(job))
-    assert done.exit_code in {0, 2} and "stop this command, and set it so again" in done.stderr
+    assert done.exit_code in {0, 2} and "stop this command, and run it with that value" in done.stderr
     slow.join()
     there = select(duo[0].url, f"SELECT count() FROM {job.tables[job.topic]}")
     assert there.strip() == "20", "it has ended before anything was decided"

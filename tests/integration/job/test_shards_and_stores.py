@@ -6,7 +6,7 @@ counted there.
 
 from __future__ import annotations
 
-import json
+import re
 from itertools import accumulate
 
 import pytest
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from chsink.cli.main import app
 from chsink.embedded.stack import Stack
-from chsink.errors import UnavailableError
+from chsink.errors import ChsinkError, UnavailableError
 from chsink.notation.sql import quote_table
 from chsink.recovery.landed import Extent, extent
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
@@ -24,7 +24,7 @@ from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints, crash_before_after
 from tests.support.doubt import quietly_connected, run
 from tests.support.job import WINDOW, Job, command, select
-from tests.support.told import words_of
+from tests.support.told import fix_of, says, words_of
 
 WEIGHTS = (3, 1, 2)
 
@@ -161,36 +161,28 @@ def test_a_named_shard_moves_while_a_range_is_in_doubt(
     job.check()
 
 
-@pytest.mark.parametrize(
-    ("names", "landed"),
-    [pytest.param("bc", 1, marks=pytest.mark.soak), pytest.param("-a", 0)],
-    ids=["moved on", "removed"],
-)
-def test_the_names_of_shards_shift_while_a_range_is_in_doubt(
-    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, names: str, landed: int
-) -> None:
-    """⚑ Found by an adversary: a server was taken for the one that had its name, and rows of the other landed twice."""
-    job = make_job(partitions=1, shards=2, shard_key=["id"])
+def move(table: str, left: str, now: str) -> None:
+    """The table's rows are on another server."""
+    rows = select(left, f"SELECT * FROM {table} FORMAT JSONEachRow")
+    command(now, f"INSERT INTO {table} FORMAT JSONEachRow {rows}")
+    command(left, f"TRUNCATE TABLE {table}")
 
-    def named(by: str) -> list[dict[str, str]]:
-        return [{"url": url, "name": name} for url, name in zip(job.shards, by, strict=True) if name != "-"]
 
-    job.settings = {"clickhouse.endpoints": named("ab")}
-    job.send(0, 20)
-    crash_before_after(job, spark, failpoints)
-    command(job.shards[1 - landed], f"TRUNCATE TABLE {job.tables[job.topic]}")  # as if its insert had failed
-    job.settings = {"clickhouse.endpoints": named(names)}
-    said = run(job, "resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *halts.settings_of(job)).output
-    assert "CHS-322" in said and f"{len(job.landed())} rows" in said
-    job.drain(spark)
-    job.check()
+def as_they_were(error: ChsinkError) -> list[tuple[str, str]]:
+    """Names and URLs in the fix."""
+    return re.findall(r"[(;] ?(\w+): (http\S+?)(?=[;)])", fix_of(error))
 
 
 @pytest.mark.exit_of("SHARD_NAMES_CHANGED")
+@pytest.mark.parametrize(
+    "moved", [False, pytest.param("--landed", marks=pytest.mark.soak), pytest.param("--resend", marks=pytest.mark.soak)]
+)
 def test_a_shard_has_moved_and_another_one_has_its_server(
-    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, moved: bool | str
 ) -> None:
-    """⚑ Found by a reader: rows of the range were looked for on one of two servers, and might be on the other."""
+    """⚑ Found by a reader: rows of the range were looked for on one of two servers, and might be on the other.
+    ⚑ Found by an adversary: where they had been moved, and a start had sent them again, both were there.
+    """
     job = make_job(partitions=1, shards=3, shard_key=["id"])
     servers = job.shards
 
@@ -200,28 +192,56 @@ def test_a_shard_has_moved_and_another_one_has_its_server(
     job.settings = named(*servers[:2])
     job.send(0, 20)
     crash_before_after(job, spark, failpoints)
+    if moved:
+        move(job.tables[job.topic], servers[0], servers[2])
     job.settings = named(servers[2], servers[0])
     error = halts.halted("SHARD_NAMES_CHANGED", job, spark)
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(job.file()), *halts.settings_of(job)])
     assert doctor.exit_code and "CHS-409" in doctor.stdout
 
-    shown = run(job, *halts.command_of(error, "show"), "--json", *halts.settings_of(job))
-    assert shown.exit_code == 0, shown.output
-    [layout] = json.loads(shown.stdout)["layouts"].values()
-    then = {shard["name"]: shard["replicas"][0] for shard in json.loads(layout)["shards"]}
-    job.settings = named(**then)
+    job.settings = {"clickhouse.endpoints": [{"url": u, "name": n} for n, u in as_they_were(error)]}
+    if moved:
+        if moved == "--resend":
+            says(error, "with --resend, once you have deleted them on every server")
+            for url in servers:
+                command(url, f"TRUNCATE TABLE {job.tables[job.topic]}")
+        words = ["resolve", job.topic, "0", str(moved), "--senders-gone", "--yes", *halts.settings_of(job)]
+        assert run(job, *words).exit_code == 0
     job.drain(spark)
-    job.shards, job.weights = servers[:2], [1, 1]
-    job.check()
+    job.shards, job.weights = servers, [1, 1, 1]
+    assert len(job.landed()) == 20 and job.verdict().exactly_once
     status = CliRunner().invoke(app, [*words_of(error, "status"), "-c", str(job.file()), *halts.settings_of(job)])
     assert status.exit_code == 0 and "BEFORE" not in status.stdout
 
     job.settings = named(servers[2], servers[0])
     job.send(0, 20)
     job.drain(spark)
-    job.shards, job.weights = servers, [1, 1, 1]
     assert len(job.landed()) == 40
     assert job.verdict().exactly_once
+
+
+@pytest.mark.soak
+def test_rows_of_a_range_in_doubt_were_copied_to_a_new_shard(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ Found by an adversary: ``--resend`` counted on the recorded shards only, found nothing, and all landed again."""
+    job = make_job(partitions=1, shards=3, shard_key=["id"])
+    servers, table = job.shards, job.tables[job.topic]
+    job.shards, job.weights = servers[:2], [1, 1]
+    job.send(0, 20)
+    crash_before_after(job, spark, failpoints)
+    for url in servers[:2]:
+        move(table, url, servers[2])
+    job.shards, job.weights = servers, [1, 1, 1]
+    words = ("resolve", job.topic, "0", "--resend", "--senders-gone", "--yes")
+    refused = run(job, *words)
+    assert "CHS-322" in refused.stderr and "holds 20 rows" in refused.stderr
+    [statement] = re.findall(r"on each shard: (DELETE [^;]+)", refused.stderr)
+    for url in servers:
+        command(url, f"{statement} SETTINGS lightweight_deletes_sync = 2")
+    assert run(job, *words).exit_code == 0
+    job.drain(spark)
+    assert len(job.landed()) == 20 and job.verdict().exactly_once
 
 
 def test_a_removed_shard_keeps_its_rows(make_job: MakeJob, spark: SparkSession) -> None:

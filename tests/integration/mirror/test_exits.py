@@ -139,7 +139,10 @@ def test_rows_that_were_written_after_a_rollback(make_bench: MakeBench, way_out:
         land(bench, bench.coordinator(), 2)
         assert sorted(n for _, _, n in bench.landed()) == [0, 1, 2]
         return
-    says(refused(bench, [*words, choice]), "create an empty table, name it in [[mirror.route]], and run the command")
+    says(
+        refused(bench, [*words, choice]),
+        "create an empty table, name it in [[mirror.route]] instead, and run the command",
+    )
     bench.catalog().create_table("shop.anew", SCHEMA)
     bench.tables = ("anew",)
     assert run(bench, [*words[:2], "shop.anew", choice]).exit_code == 0

@@ -202,7 +202,7 @@ def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> Non
     table.append(table.schema().as_arrow().empty_table())
     refused = run(bench, ["mirror", "resolve", "shop.a", "--reread"], job_of(bench, old))
     assert refused.exit_code == 2 and "CHS-348" in refused.stderr, refused.output
-    says(refused, "run the command with --skip", "If the route has table_by, do this instead")
+    says(refused, "run the command with --skip", "With table_by, do this instead")
     assert run(bench, ["mirror", "resolve", "shop.a", "--skip"], job_of(bench, old)).exit_code == 0
     with running(bench, mirror_of(bench, old)):
         pass

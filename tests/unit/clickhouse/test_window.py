@@ -156,6 +156,28 @@ def test_another_replica_that_answers_meanwhile_may_have_been_altered(
     assert window(server).must_probe(KEY, in_doubt(10))
 
 
+def test_a_plain_table_that_may_have_moved_has_forgotten(server: Server) -> None:
+    """⚑ Found by an adversary: another server with a copy of the table had started in the same second."""
+    for engine, forgotten in (("MergeTree", True), ("ReplicatedMergeTree", False)):
+        asked = replace(server, engine=engine)
+        assert replace(window(asked, engine), lost=lambda _: [True]).must_probe(KEY, in_doubt(10)) is forgotten
+
+
+def test_everywhere_is_each_server_once() -> None:
+    """⚑ Found by an adversary: rows of the range had been copied to a shard that was added."""
+    one, two, three = (
+        ShardTable(Server(StoppedClock()), table(), tuple(f"http://{name}" for name in urls))
+        for urls in ("a", "bc", "d")
+    )
+    moved = ShardTable(Server(StoppedClock()), table(), ("http://c", "http://e"))
+    shards = {"recorded": [one, two], None: [three, moved, one]}
+    assert DedupWindow(lambda _, layout: shards[layout], StoppedClock(), 30, 120).everywhere("db.t", "recorded") == [
+        one,
+        two,
+        three,
+    ]
+
+
 def test_once_probed_always_probed(server: Server) -> None:
     assert window(server).must_probe(KEY, replace(in_doubt(1000), doubt=Unsettled(probe=True)))
 
