@@ -100,10 +100,11 @@ class _Layers:
 
 
 def _parsed(text: str, key: Key, option: str) -> Any:
-    """The value of a text, by the key's type: numbers, booleans and bracketed values are parsed as TOML."""
+    """The value of a text, by the key's type: numbers, booleans, bracketed and quoted values are parsed as TOML."""
     if key.type is SecretStr or (option and is_credential(option)):
         return SecretStr(text)
-    if key.type in {int, float, bool} or text.lstrip().startswith(("[", "{")):
+    quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    if quoted or key.type in {int, float, bool} or text.lstrip().startswith(("[", "{")):
         with contextlib.suppress(tomllib.TOMLDecodeError, KeyError):
             return tomllib.loads(f"value = {text}")["value"]
     return text

@@ -62,6 +62,7 @@ def test_commands_reach_the_sink_that_was_named(load_text: Load, tmp_path: Path)
         ("CHSINK__STATE__CREATE_TABLE", "false", "state.create_table", False),
         ("CHSINK__STATE__TIMEOUT_S", "0.5", "state.timeout_s", 0.5),
         ("CHSINK__CLICKHOUSE__TLS__VERIFY", "true", "clickhouse.tls.verify", True),
+        ("CHSINK__TRIGGER__MODE", '"available_now"', "trigger.mode", "available_now"),
         ("chsink__STATE__PATH", "/ignored", "state.path", "/chsink/state"),
     ],
 )
