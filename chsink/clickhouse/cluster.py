@@ -250,7 +250,6 @@ class Cluster:
             lost=lost,
             foreign_accepted=self.config.errors.on_existing_rows == "accept",
             letters=None if letters is None else replace(letters, client=retried(letters.client)),
-            away=self._away,
         )
 
     def waiting(self) -> DedupWindow:

@@ -11,12 +11,12 @@ too.  A table that does not allow looking means halt, never a guess.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
-from chsink.clickhouse.describe import read_facts
+from chsink.clickhouse.describe import TableFacts, read_facts
 from chsink.clickhouse.probe import count_rows, only_of
 from chsink.clickhouse.replicas import said_by_each
 from chsink.clickhouse.shards import ShardTable, asked
@@ -174,7 +174,7 @@ class DedupWindow:
             at = shard.url, shard.table.canonical
             if at not in looked:
                 seen = look(shard.client, shard.table)
-                looked[at] = seen.mark, max([seen.altered_s, *self._altered_elsewhere(shard)])
+                looked[at] = seen.mark, max(seen.altered_s, self._altered_elsewhere(shard))
             now, _ = looked[at]
             why = why_forgotten(shard.table, then, now)
             why = why or why_too_late(shard.table, then, now, Slack(self.insert_s, self.margin_s))
@@ -182,12 +182,16 @@ class DedupWindow:
                 return f"{why} on {shard.url}"
         return None
 
-    def _altered_elsewhere(self, shard: ShardTable) -> Iterator[int]:
-        """When (s) each replica that answers altered its table last, at the latest: each has settings of its own."""
-        at = shard.table.at
+    def _altered_elsewhere(self, shard: ShardTable) -> int:
+        """When (s) the table was altered last on any replica that answers, at the latest, as their clocks may differ:
+        each has settings of its own.
+        """
+        at, said = shard.table.at, list[TableFacts]()
         if in_keeper(shard.table.engine):
             for facts in said_by_each(shard.client, self.away, lambda one: read_facts(one, [at], replicated=False)):
-                yield from [facts[at].defined_s + self.margin_s] if at in facts else []
+                said += [facts[at]] if at in facts else []
+        clocks = [fact.at_s for fact in said]
+        return max(fact.defined_s for fact in said) + max(clocks) - min(clocks) if said else -BEYOND
 
     def _may_have_been_lowered(
         self, shards: Sequence[ShardTable], key: StateKey, record: StateRecord, looked: Looked

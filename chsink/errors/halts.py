@@ -75,10 +75,10 @@ CHECKPOINT_WITHOUT_STATE = halt(
 )
 CHECKPOINT_BEFORE_RESET = halt(
     "CHS-302",
-    "{tps}: the state in {tables} was reset, but the query of checkpoint {checkpoint} has already read records from "
+    "the state of {tps} was reset, but the query of checkpoint {checkpoint} has already read records from "
     "before the reset",
     "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows in "
-    "{tables} only, also from the targets of dependent views, and "
+    "the tables named here, but in no other ones, also from the targets of dependent views, and "
     + LETTERS
     + ": otherwise they land twice. Then "
     + NEW_CHECKPOINT,
@@ -385,8 +385,9 @@ RESEND_WOULD_DOUBLE = preflight(
     "{table} holds {rows:rows} of {ranges}: if the range is inserted again, they will be there twice",
     "if all rows and dead letters of the range are there, each once, delete nothing and pass --landed instead; "
     "otherwise (in a compacted topic, first copy them: Kafka may no longer hold all of their records) delete the rows "
-    "that are there {where}: {delete}; then run this command again before you start the job: it gives the range new "
-    "tokens, and without them ClickHouse would drop the rows as duplicates",
+    "that are there {where}: {delete}; then run this command again before you start the job (and insert the copied "
+    "rows that are missing once the range has landed): it gives the range new tokens, and without them ClickHouse "
+    "would drop the rows as duplicates",
 )
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
@@ -638,10 +639,9 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
     "delete the connector; if it landed records that the mirror had landed before, and nobody else has committed since "
-    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if others have, delete the rows "
-    "that are there twice (by _kafka_topic, _kafka_partition and _kafka_offset); if it continued where the mirror "
-    "stopped, move the mirror to a job file of its own with a new sink.name, remove the table property {property}, and "
-    "run `chsink mirror takeover`",
+    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if it continued where the "
+    "mirror stopped, move the mirror to a job file of its own with a new sink.name, remove the table property "
+    "{property}, and run `chsink mirror takeover`",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
@@ -681,17 +681,17 @@ MIRROR_CONNECTOR_BEYOND_LOG = preflight(
     "lost records",
     "if the topic was created again, set the group to its first record: kafka-consumer-groups.sh --bootstrap-server "
     "BROKER --group {group} --topic {topic} --reset-offsets --to-earliest --execute; if its log lost records, set the "
-    "group to the log's end, with --to-offset {end} instead: the table has the earlier ones. Then run the command with "
+    "group, with --to-offset, to the first offset whose record the table does not have. Then run the command with "
     "--trust-group",
 )
 MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
     "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
     "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
-    "if the table has the row of each record below the group's offsets, no file waits for a commit: mark all earlier "
-    "events as committed: "
-    "kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets "
-    "--to-offset {first} --execute; then run the command again. Otherwise, " + _FROM_THE_START,
+    "if the table has the row of each record below the offsets of group {reads}, no file waits for a commit: mark all "
+    "earlier events as committed: kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic "
+    "{topic}:{partition} --reset-offsets --to-offset {first} --execute; then run the command again. Otherwise, "
+    "" + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",
@@ -734,10 +734,10 @@ MIRROR_MAIN_UNSEEN = preflight(
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
     "if nobody else has committed to main, move main to {snapshot} with Spark's procedure set_current_snapshot; "
-    "otherwise insert into main the rows that only the branch has (compare _kafka_topic, _kafka_partition and "
-    "_kafka_offset), create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; and "
-    "run `chsink mirror resolve {table} --skip`; in future, expire snapshots with `chsink mirror clean "
-    "--expire-snapshots`, which keeps those that were not published",
+    "otherwise stop the mirror, insert into main the rows that only the branch has (compare _kafka_topic, "
+    "_kafka_partition and _kafka_offset), create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE "
+    "BRANCH `{branch}`; run `chsink mirror resolve {table} --skip`, and start the mirror again; in future, expire "
+    "snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",

@@ -62,8 +62,9 @@ SHARD_NAMES_CHANGED = halt(
     "the job (or, for a replay in doubt, run `chsink dlq replay`). If rows were moved, or a server is gone, run "
     "`chsink state resolve TOPIC PARTITION` instead: with --landed if all rows and dead letters of the range are "
     "there, each once, on whichever server; otherwise with --resend, once you have deleted them on every server; or "
-    "with --lost to give up the missing rows. When `chsink status` shows no partition at BEFORE and no replay in "
-    "doubt, change the endpoints again, and move what landed meanwhile",
+    "with --lost to give up the missing rows (--resend asks every server: if one is gone, the other two remain). When "
+    "`chsink status` shows no partition at BEFORE and no replay in doubt, change the endpoints again, and move what "
+    "landed meanwhile",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

@@ -33,7 +33,7 @@ COPY_ELSEWHERE: Final = (
 )
 SAME_RECORDS: Final = (
     "if the topic holds the same records as before, as after a move to another cluster, first name a new table in its "
-    "[[route]]: they would land twice; "
+    '[[route]], with kafka.starting_offsets = "earliest": they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"

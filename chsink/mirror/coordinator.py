@@ -341,8 +341,8 @@ class Coordinator:
         if tag is None:
             return False
         tp = TopicPartition(tag.topic, tag.partition)  # its own link is asked first
-        links = sorted(self.tables.links[name].items(), key=lambda item: item[0] != tp)
-        held = (link.topic_id for at, link in links if at.topic == tag.topic)
+        links = self.tables.links[name]
+        held = (link.topic_id for at, link in ((tp, links.get(tp)), *links.items()) if link and at.topic == tag.topic)
         topic_id = next(held, self._beginnings.topic_ids.get(tag.topic, tag.topic_id))
         if tag.table_uuid != self.tables.uuids[name] or tag.topic_id != topic_id:
             self.log.warning("ignoring an event of an earlier table or topic", table=name, unit=tag.unit)

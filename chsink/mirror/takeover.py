@@ -242,9 +242,8 @@ class _Look:
         for number, first in self.left.first.items():
             if first > max(stored.get(number, 0), self.left.passed.get(number, 0)):
                 topic, group = self.connector.control_topic, self.connector.coordinator_group
-                raise halts.MIRROR_CONNECTOR_EVENTS_GONE(
-                    table=name, topic=topic, partition=number, first=first, group=group
-                )
+                said = {"topic": topic, "partition": number, "group": group, "reads": self.connector.group}
+                raise halts.MIRROR_CONNECTOR_EVENTS_GONE(table=name, first=first, **said)
         return stored
 
     def _file(self, name: str, read: TableRead, entry: Mapping[str, object]) -> DataFile:

@@ -13,6 +13,7 @@ from chsink.clickhouse.probe import WORD, dependent_views, only_of, words_there
 from chsink.clickhouse.replicas import TWICE
 from chsink.clickhouse.shards import ShardTable
 from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError, HaltError
@@ -136,7 +137,13 @@ def wait_for_inserts(
     owner, window = read_owner(store, key.sink), clickhouse.waiting()
     head, what = token_head(key, record), f"{key.topic_partition} {record.range}"
     layout = None if owner is None else owner.layout(record.sent.layout)
-    listed, former = clickhouse.every_server(layout), clickhouse.former_servers(layout)
+    try:
+        listed, former = clickhouse.every_server(layout), clickhouse.former_servers(layout)
+    except HaltError as error:
+        if not where_possible:
+            raise
+        _outlast(window, error)
+        return
     if not where_possible:
         with asking_target():
             for server in listed:
@@ -158,10 +165,14 @@ def wait_for_any_insert(
             try:
                 former = clickhouse.former_servers(layout)
             except HaltError as error:
-                _log.warning("An earlier shard layout does not say which servers it had: %s", error)
-                window.outlast("a server of that layout")
+                _outlast(window, error)
             else:
                 window.wait_where_answered(head, topic, former)
+
+
+def _outlast(window: DedupWindow, error: HaltError) -> None:
+    _log.warning("An earlier shard layout does not say which servers it had: %s", error)
+    window.outlast("a server of that layout")
 
 
 def delete_rows(clickhouse: Cluster, ranges: Mapping[StateKey, StateRecord]) -> str:

@@ -111,9 +111,8 @@ def checkpoint_findings(
     elif (now := records()) is not None and not now and read:
         yield found(Severity.ERROR, halts.CHECKPOINT_WITHOUT_STATE, checkpoint=folder.where)
     elif before := [key for key in _reset(now or {}, routes) if key.topic_partition in read]:
-        said = {"tps": ", ".join(sorted({str(key.topic_partition) for key in before}))}
-        said["tables"] = ", ".join(sorted({key.table for key in before}))
-        yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, **said)
+        named = ", ".join(sorted(f"{key.topic_partition} in {key.table}" for key in before))
+        yield found(Severity.ERROR, halts.CHECKPOINT_BEFORE_RESET, checkpoint=folder.where, tps=named)
     else:
         yield passed(preflight.CHECKPOINT_FOREIGN, checkpoint=folder.where)
 

@@ -34,7 +34,8 @@ def serve(*modules: str) -> None:
     import numpy as np
     from pyspark.daemon import manager
 
-    os.register_at_fork(after_in_child=np.random.seed)
+    daemon, seed = os.getpid(), np.random.seed
+    os.register_at_fork(after_in_child=lambda: seed() if os.getppid() == daemon else None)
     gc.freeze()  # a worker looks for garbage after each task: what was imported is none, and stays shared
     manager()
 

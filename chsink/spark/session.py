@@ -69,6 +69,7 @@ def session(config: Config, jars: str | None = None) -> SparkSession:
 def _import_first(context: SparkContext, config: Config) -> None:
     """Fork workers from ``chsink.spark.daemon``, where it is sure to be found.  macOS's algebra outlives no fork."""
     own = re.fullmatch(r"local(\[.*\])?", str(context.master)) and context.pythonExec == sys.executable
+    own = own and not context._conf.get("spark.submit.pyFiles", "")  # its modules come before installed ones
     if own and sys.platform == "linux" and GATEWAY not in os.environ and not context._conf.contains(DAEMON):
         sides = {CLICKHOUSE: config.clickhouse_section is not None, MIRROR: config.mirror.enabled}
         context.environment[MODULES] = " ".join(module for module, there in sides.items() if there)

@@ -257,7 +257,7 @@ function showLetters(section, { groups, place }) {
 
 function showMirror(section, { mirror, at }) {
   const { owner, tables } = mirror;
-  section.querySelector(".owner").textContent = owner ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, at)}.` : "It has not run yet.";
+  section.querySelector(".owner").textContent = owner ? `Claimed by ${clean(owner.driver)}, epoch ${owner.epoch}, ${ago(owner.since, at)}.` : "It has not run yet, or its state was lost.";
   section.querySelector("tbody").replaceChildren(...tables.map((t) => el("tr", {},
     el("th", { scope: "row", class: t.halted ? "some-warn" : null }, name(t.table)), cell(count(t.lag)), cell(t.lag === 0 ? NONE : duration(t.lag_s)),
     cell(count(t.pending)), cell(count(t.pending_units)), cell(count(t.skipped)), el("td", { title: t.last_commit }, ago(t.last_commit, at)),

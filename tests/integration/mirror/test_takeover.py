@@ -438,7 +438,7 @@ def test_events_that_kafka_deleted(make_bench: MakeBench) -> None:
             gone += 1
     for _ in range(gone):  # each refusal names one partition
         said = refused(bench)
-        says(said, "if the table has the row of each record below the group's offsets", "then run the command again")
+        says(said, "if the table has the row of each record below the offsets of group", "then run the command again")
         reset_groups(bench, sink.names, said)
     taken(bench)
     assert sorted(n for _, _, n in bench.landed()) == [1, 2]

@@ -250,7 +250,7 @@ def test_progress_from_before_a_reset(tmp_path: Path, incarnation: int, halts: b
     finding = only(list(checkpoint_findings(folder(tmp_path), ["flights"], lambda: {KEY: reset}, [KEY.topic_table])))
     assert (finding.id == "CHS-302") is halts
     if halts:
-        assert "flights-0: the state in db.t was reset" in finding.sentence
+        assert "the state of flights-0 in db.t was reset" in finding.sentence
         assert "set sink.checkpoint to a new folder" in finding.fix
 
 
