@@ -25,7 +25,7 @@ Parts:
   start     chsink run, from the command to the first row
 
 Examples:
-  make bench                                                         everything at full size, half an hour or more
+  make bench                                                         everything at full size, more than an hour
   make bench ARGS="--only speed --records 200000 --rounds 1"         does it work at all
   make bench ARGS="--only mirror"                                    about 25 minutes
   make bench ARGS="--only shapes --shape wide --shape nested"        some of the shapes

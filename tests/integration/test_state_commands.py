@@ -651,7 +651,9 @@ def test_a_partition_without_rows_is_read_with_a_new_checkpoint(
     with pytest.raises(HaltError, match="CHS-302") as halted:
         job.drain(spark)
     assert halted.value.name == "STATE_LOST"
-    says(halted.value, "if the table has neither rows nor dead letters of this partition", "start with a new checkpoint")
+    says(
+        halted.value, "if the table has neither rows nor dead letters of this partition", "start with a new checkpoint"
+    )
     job.lose_checkpoint()
 
     job.drain(spark, setting_of(halted.value, "kafka.starting_offsets"))
