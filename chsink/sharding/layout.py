@@ -9,9 +9,9 @@ Rules:
 - The fingerprint changes whenever a row could go to a different shard. With one shard nothing is hashed, so only the
   shard's identity counts. The types of the key columns are not part of it: they belong to the table.
 - The state store keeps a layout, as JSON, while a state record names it: a range in doubt is sent again under its
-  recorded layout, a shard at its present replicas. So a layout holds no credentials. Names may have shifted: a
-  shard is rather where a replica of it is than where its name is. While such a range names it, a layout keeps the
-  replicas that its shards have lost, too: they may still be busy with an insert of the range.
+  recorded layout, a shard at its present replicas. So a layout holds no credentials. A shard may have another name: it
+  is where a replica of it is. If its name is elsewhere, nobody knows which is meant. While such a range names it, a
+  layout keeps the replicas that its shards have lost, too: they may still be busy with an insert of the range.
 """
 
 from __future__ import annotations
