@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
 
 from chsink.clickhouse.dedup_mark import Slack, look, looks, most_chunks, why_forgotten, why_too_late, windows_s
@@ -87,7 +88,8 @@ class DedupWindow:
         self.lost(layout)
         recorded, present = self.shards(table, layout), self.shards(table, None)
         known = {(url, shard.table.at) for shard in recorded for url in shard.replicas}
-        return [*recorded, *(s for s in present if known.isdisjoint((url, s.table.at) for url in s.replicas))]
+        others = [s for s in present if known.isdisjoint((url, s.table.at) for url in s.replicas)]
+        return [*recorded, *(s for s in others if not any(map(partial(_is_same, s), recorded)))]
 
     def marks(self, tables: Iterable[str], layout: str | None = None) -> dict[str, tuple[Mark, ...]]:
         """See :class:`chsink.driver.roles.Window`."""
@@ -252,6 +254,14 @@ class DedupWindow:
         if left_s > 0:
             _log.warning(_OUTLASTING, where, left_s)
             self.clock.sleep(left_s)
+
+
+def _is_same(one: ShardTable, other: ShardTable) -> bool:
+    """Whether it is the same table under another URL.  Servers may have tables of one UUID (``ON CLUSTER``)."""
+    if one.table.identity != other.table.identity:
+        return False
+    servers = (shard.client.query("SELECT toString(serverUUID())") for shard in (one, other))
+    return in_keeper(one.table.engine) or len({str(rows[0][0]) for rows in servers}) == 1
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

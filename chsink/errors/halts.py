@@ -277,8 +277,9 @@ PIECE_STORED_AGAIN = halt(
 INSERT_REFUSED = halt(
     "CHS-315",
     "{url} refused an insert into {table} with code {code}: {reason}",
-    "correct the views, the grants, [clickhouse.settings] or the table (but not its columns: the start would halt with "
-    "CHS-309), then " + AGAIN + ": chsink will settle the range",
+    "correct the views, the grants, [clickhouse.settings] or the table (if you have to change a column that chsink "
+    "fills, "
+    "the start halts with CHS-309, whose fix then leads on), then " + AGAIN + ": chsink will settle the range",
 )
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",

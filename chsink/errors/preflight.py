@@ -206,8 +206,8 @@ NO_DEDUPLICATION = preflight(
     "if no record has landed in the table yet, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise "
     "ClickHouse has forgotten its tokens: stop the job, and resolve what is in doubt before you run this statement: "
     + RESOLVE_BEFORE_START
-    + ", which ends with CHS-210 once it has settled them. Then run ALTER TABLE {table} MODIFY SETTING {setting} = "
-    "10000; and start",
+    + ". The replay command ends with CHS-210 once it has settled them. Then run ALTER TABLE {table} MODIFY SETTING "
+    "{setting} = 10000; and start",
 )
 QUERY_LIMITED = preflight(
     "CHS-243",

@@ -140,8 +140,11 @@ class Layout:
         most = max(1, *map(shard.nearness, present))
         same = [now for now in present if shard.nearness(now) == most]
         for named in (now for now in present if most < 3 and shard.nearness(now) == 1):
-            if most > 1 or any(each.nearness(named) > 1 for each in self.shards):
+            kept = [(each, now) for each in self.shards for now in present if each.nearness(now) == 3]
+            left = [now for now in same if most > 1 and all(now is not there for _, there in kept)]
+            if left or any(each.nearness(named) > 1 for each in self.shards if all(each is not one for one, _ in kept)):
                 raise self._names_changed(shard, named)
+            return named.replicas
         alone = len(same) == 1 and sum(each.nearness(same[0]) >= most for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
 
@@ -161,7 +164,11 @@ class Layout:
         return replace(self, shards=tuple(replace(now, former=tuple(urls)) for now, urls in both))
 
     def _names_changed(self, then: Shard, now: Shard) -> ChsinkError:
-        every = "; ".join(f"{shard.name or 'without a name'}: {', '.join(shard.replicas)}" for shard in self.shards)
+        every = "; ".join(
+            f"{shard.name or 'without a name'}: {', '.join(shard.replicas)}"
+            + (f" (database {shard.database})" if shard.database else "")
+            for shard in self.shards
+        )
         urls = {"then": ", ".join(then.replicas), "now": ", ".join(now.replicas)}
         return shards.SHARD_NAMES_CHANGED(shard=now.name, every=every, **urls)
 

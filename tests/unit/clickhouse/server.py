@@ -99,6 +99,8 @@ class Server(OneServer):
         if "system.processes" in sql:
             self.running -= 1
             return [(int(self.running >= 0),)]
+        if "serverUUID" in sql:
+            return [(self.url,)]
         if "queue_size" in sql:
             return [(0, 7, 8, self.lagging.pop(0) if self.lagging else 0, 0, 2)]
         if "NOT is_done" in sql:

@@ -166,18 +166,20 @@ def test_a_plain_table_that_may_have_moved_has_forgotten(server: Server) -> None
 
 
 def test_everywhere_is_each_server_once() -> None:
-    """⚑ Found by an adversary: rows of the range had been copied to a shard that was added."""
-    one, two, three = (
-        ShardTable(Server(StoppedClock()), table(), tuple(f"http://{name}" for name in urls))
-        for urls in ("a", "bc", "d")
-    )
-    moved = ShardTable(Server(StoppedClock()), table(), ("http://c", "http://e"))
-    shards = {"recorded": [one, two], None: [three, moved, one]}
-    assert DedupWindow(lambda _, layout: shards[layout], StoppedClock(), 30, 120).everywhere("db.t", "recorded") == [
-        one,
-        two,
-        three,
-    ]
+    """⚑ Found by adversaries: rows of the range had been copied to a shard that was added, and nobody looked there; and a
+    server was counted twice whose URL is written otherwise now, so that a copy of each row was to be deleted.
+    """
+
+    def at(urls: str, server: str, identity: str, engine: str = "MergeTree") -> ShardTable:
+        named = tuple(f"http://{name}" for name in urls)
+        return ShardTable(Server(StoppedClock(), url=server), table(engine, identity=identity), named)
+
+    recorded = [at("a", "one", "u"), at("bc", "two", "v"), at("d", "three", "/path", "ReplicatedMergeTree")]
+    others = [at("x", "one", "u"), at("y", "four", "v"), at("z", "five", "/path", "ReplicatedMergeTree")]
+    present = [at("ce", "two", "v"), *others, at("n", "six", "w")]
+    shards = {"recorded": recorded, None: present}
+    found = DedupWindow(lambda _, layout: shards[layout], StoppedClock(), 30, 120).everywhere("db.t", "recorded")
+    assert [shard.replicas[0][-1] for shard in found] == ["a", "b", "d", "y", "n"]
 
 
 def test_once_probed_always_probed(server: Server) -> None:
