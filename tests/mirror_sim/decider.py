@@ -22,7 +22,7 @@ from chsink.mirror import recover, resolve
 from chsink.mirror.control import ControlUnanswered, Fenced, NotSent
 from chsink.mirror.stop_reasons import Halted
 from chsink.mirror.tables import CatalogFailed
-from chsink.statemachine.commit.resolve import TableVerdict
+from chsink.statemachine.commit.resolve import Because, TableVerdict
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.job import feeds_of, opened
@@ -43,6 +43,8 @@ ROLLED_BACK = "rolled back after a decision"
 FAULTS = ("a person decides", "all but the rows lost", ROLLED_BACK)
 RESOLVED = {"MIRROR_ROLLED_BACK", "MIRROR_ROWS_GONE", "MIRROR_ROWS_FOUND"}
 """The halts that the person resolves."""
+BY_ROWS = {Because.ROWS, Because.CHAIN}
+"""Where a decision may go by rows, without knowing that some of them are of an earlier topic."""
 HAPPENS = 0.003
 """How often, by step, all but the rows may get lost."""
 MOST = 4
@@ -181,6 +183,13 @@ class Decider:
         start = world.kafka.log(tp).start  # what lies below is gone, whatever a person decides
         offsets = sorted(uid % PARTITION for uid in lacks - known)
         untold = [at for at in offsets if at >= start and not told.start <= at < told.end]
+        metadata, mine = world.catalog.tables[table], (tp.topic, tp.partition)
+        chain = oracle.chain_of(metadata)
+        if change.decided.because[tp] in BY_ROWS and (chain is None or tp not in chain.links):
+            # rows of an earlier topic have these offsets, and offsets are all that `resolve` sees where no chain is left:
+            # `recover`, which the halt names, compares timestamps and says so
+            taken = {uid % PARTITION for uid in metadata.held if world.catalog.place(uid) == mine}
+            untold = [at for at in untold if at not in taken]
         if untold and link.topic_id == world.kafka.topics[tp.topic].id:
             raise Violation("decision_is_told", f"{table} {tp}: gives up {untold}, and says {told}")
         self.given_up[table] = known | lacks
