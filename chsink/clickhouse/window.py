@@ -50,6 +50,10 @@ _OUTLASTING = (
     "%s may still run an insert whose sender is gone: waiting %.0f s, until it must have ended. If "
     "clickhouse.insert_timeout_s was longer when the insert was sent, stop this command, and run it with that value"
 )
+_REPLICAS = (
+    "SELECT replica_name, mapKeys(replica_is_active) FROM system.replicas WHERE database = {database:String} "
+    "AND table = {name:String}"
+)
 _log = logging.getLogger(__name__)
 BEYOND = 2**62
 """Above any offset."""
@@ -257,11 +261,17 @@ class DedupWindow:
 
 
 def _is_same(one: ShardTable, other: ShardTable) -> bool:
-    """Whether it is the same table under another URL.  Servers may have tables of one UUID (``ON CLUSTER``)."""
-    if one.table.identity != other.table.identity:
+    """Whether it surely is the same table under another URL.  Servers may have tables of one UUID (``ON CLUSTER``), and
+    Keepers tables of one path; the UUID of a Shared table names its data.
+    """
+    if (one.table.identity, one.table.at) != (other.table.identity, other.table.at):
         return False
-    servers = (shard.client.query("SELECT toString(serverUUID())") for shard in (one, other))
-    return in_keeper(one.table.engine) or len({str(rows[0][0]) for rows in servers}) == 1
+    if in_keeper(one.table.engine):
+        at = {"database": one.table.database, "name": one.table.name}
+        (mine, theirs), (name, names) = (shard.client.query(_REPLICAS, at)[0] for shard in (one, other))
+        return mine in names and name in theirs
+    servers = (shard.client.query("SELECT toString(serverUUID()), hostName()")[0] for shard in (one, other))
+    return one.table.replicated or len({tuple(row) for row in servers}) == 1
 
 
 def _definitions(client: Queries, tables: Collection[TargetTable]) -> dict[TableName, str]:

@@ -206,7 +206,7 @@ NO_DEDUPLICATION = preflight(
     "if no record has landed in the table yet, run ALTER TABLE {table} MODIFY SETTING {setting} = 10000; otherwise "
     "ClickHouse has forgotten its tokens: stop the job, and resolve what is in doubt before you run this statement: "
     + RESOLVE_BEFORE_START
-    + ". The replay command ends with CHS-210 once it has settled them. Then run ALTER TABLE {table} MODIFY SETTING "
+    + ". The replay command may end with CHS-210 once it has settled them. Then run ALTER TABLE {table} MODIFY SETTING "
     "{setting} = 10000; and start",
 )
 QUERY_LIMITED = preflight(

@@ -58,14 +58,14 @@ SHARD_NAMES_CHANGED = halt(
     "CHS-409",
     "shard {shard} was at {then} when a range in doubt was announced, and is at {now} now: chsink cannot tell whether "
     "it has moved, or the shards have only other names",
-    "in clickhouse.endpoints, give the shards the names and URLs that they had ({every}). If no rows were moved, start "
-    "the job (or, for a replay in doubt, run `chsink dlq replay`; if its rows or dead letters were moved, move them "
-    "back first). If rows of a range were moved, or a server is gone, run `chsink state resolve TOPIC PARTITION` "
-    "instead: with --landed if all rows and dead letters of the range are there, each once, on whichever server; "
-    "otherwise with --resend, once you have deleted them on every server; or with --lost to give up the missing rows "
-    "(--resend asks every server: if one is gone, the other two remain; the first of clickhouse.endpoints has to "
-    "answer, unless [state] names its servers: list them in another order). When `chsink status` shows no partition at "
-    "BEFORE and no replay in doubt, change the endpoints again, and move what landed meanwhile",
+    "in clickhouse.endpoints, give the shards the names and URLs that they had ({every}). If no rows of a range were "
+    "moved, start the job. If some were, run `chsink state resolve TOPIC PARTITION` instead: with --landed if all rows "
+    "and dead letters of the range are there, each once, on whichever server; otherwise with --resend, once you have "
+    "deleted them on every server, and then start the job; or with --lost to give up the missing rows. If a server is "
+    "gone, --landed and --lost remain (if it is the first one and [state] names no server, list another one of the "
+    "same Keeper first). For a replay in doubt, move its rows and dead letters back if they were moved, and run "
+    "`chsink dlq replay`. When `chsink status` shows no partition at BEFORE and no replay in doubt, change the "
+    "endpoints again, and move what landed meanwhile",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

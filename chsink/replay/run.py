@@ -318,7 +318,8 @@ class Replay:
         """The table on the recorded shards and on the present ones, each once; none where no route leads to it."""
         if not self.clickhouse.is_routed(key):
             return []
-        return self.window.everywhere(key.table, record.sent.layout)
+        with asking_target():
+            return self.window.everywhere(key.table, record.sent.layout)
 
     def _missing(self, key: StateKey, record: StateRecord, there: Mapping[int, int] | None) -> int:
         """How many records of the list have no row, if ``there`` tells: then a row that the table does not show never

@@ -140,11 +140,8 @@ class Layout:
         most = max(1, *map(shard.nearness, present))
         same = [now for now in present if shard.nearness(now) == most]
         for named in (now for now in present if most < 3 and shard.nearness(now) == 1):
-            kept = [(each, now) for each in self.shards for now in present if each.nearness(now) == 3]
-            left = [now for now in same if most > 1 and all(now is not there for _, there in kept)]
-            if left or any(each.nearness(named) > 1 for each in self.shards if all(each is not one for one, _ in kept)):
+            if most > 1 or any(each.nearness(named) > 1 for each in self.shards):
                 raise self._names_changed(shard, named)
-            return named.replicas
         alone = len(same) == 1 and sum(each.nearness(same[0]) >= most for each in self.shards) == 1
         return same[0].replicas if alone else shard.replicas
 

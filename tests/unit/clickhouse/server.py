@@ -100,7 +100,9 @@ class Server(OneServer):
             self.running -= 1
             return [(int(self.running >= 0),)]
         if "serverUUID" in sql:
-            return [(self.url,)]
+            return [(self.url, "")]
+        if "replica_is_active" in sql:
+            return [(self.url, ["three", "five"])]
         if "queue_size" in sql:
             return [(0, 7, 8, self.lagging.pop(0) if self.lagging else 0, 0, 2)]
         if "NOT is_done" in sql:

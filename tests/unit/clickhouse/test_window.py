@@ -176,10 +176,11 @@ def test_everywhere_is_each_server_once() -> None:
 
     recorded = [at("a", "one", "u"), at("bc", "two", "v"), at("d", "three", "/path", "ReplicatedMergeTree")]
     others = [at("x", "one", "u"), at("y", "four", "v"), at("z", "five", "/path", "ReplicatedMergeTree")]
+    others.append(at("k", "at another Keeper", "/path", "ReplicatedMergeTree"))
     present = [at("ce", "two", "v"), *others, at("n", "six", "w")]
     shards = {"recorded": recorded, None: present}
     found = DedupWindow(lambda _, layout: shards[layout], StoppedClock(), 30, 120).everywhere("db.t", "recorded")
-    assert [shard.replicas[0][-1] for shard in found] == ["a", "b", "d", "y", "n"]
+    assert [shard.replicas[0][-1] for shard in found] == ["a", "b", "d", "y", "k", "n"]
 
 
 def test_once_probed_always_probed(server: Server) -> None:

@@ -105,18 +105,6 @@ def test_a_name_at_another_server_may_be_a_move_or_only_a_name(now: dict[str, st
             present.with_former(then.to_json())
 
 
-@pytest.mark.parametrize(
-    ("then", "now", "at"),
-    [
-        ({"a": "one", "b": "one"}, {"a": "two", "b": "one"}, "two"),
-        ({"a": "two", "b": "one"}, {"a": "one", "b": "one"}, "one"),
-    ],
-)
-def test_shards_may_share_a_server(then: dict[str, str], now: dict[str, str], at: str) -> None:
-    """In databases of their own.  ⚑ Found by an adversary: the job halted, although the other one was where it was."""
-    assert named(**then).placed(named(**now).shards).shards[0].replicas == (f"http://{at}:1",)
-
-
 def test_a_shard_that_moved_to_the_server_of_one_that_was_removed() -> None:
     """⚑ Found by an adversary: the rest of the range went to the server that it had left, and that is not listed now."""
     with pytest.raises(HaltError, match="CHS-409"):
