@@ -88,7 +88,9 @@ class DedupWindow:
         return shards if self.letters is None else (*shards, self.letters)
 
     def everywhere(self, table: str, layout: str) -> list[ShardTable]:
-        """The table on the shards of a recorded layout and on the present ones, each once."""
+        """The table on the shards of a recorded layout and on the present ones, each once.  HaltError CHS-409 as
+        ``lost``.
+        """
         self.lost(layout)
         recorded, present = self.shards(table, layout), self.shards(table, None)
         known = {(url, shard.table.at) for shard in recorded for url in shard.replicas}

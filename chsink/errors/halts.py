@@ -278,8 +278,7 @@ INSERT_REFUSED = halt(
     "CHS-315",
     "{url} refused an insert into {table} with code {code}: {reason}",
     "correct the views, the grants, [clickhouse.settings] or the table (if you have to change a column that chsink "
-    "fills, "
-    "the start halts with CHS-309, whose fix then leads on), then " + AGAIN + ": chsink will settle the range",
+    "fills, the start halts with CHS-309, whose fix then leads on), then " + AGAIN + ": chsink will settle the range",
 )
 CHECKPOINT_DAMAGED = halt(
     "CHS-316",
@@ -692,7 +691,7 @@ MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "if the table has the row of each record below the offsets of group {reads}, no file waits for a commit: mark all "
     "earlier events as committed: kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic "
     "{topic}:{partition} --reset-offsets --to-offset {first} --execute; then run the command again. Otherwise, "
-    "" + _FROM_THE_START,
+    + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",

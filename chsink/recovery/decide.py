@@ -90,8 +90,8 @@ def _says_lands_again(clickhouse: Cluster, found: Mapping[StateKey, StateRecord]
         yield (
             f"records that Kafka still holds land again in {', '.join(routed)}: before the next start, delete their "
             f"rows, also in the targets of dependent views, and their dead letters and replay marks ({letters}), by "
-            f"topic, partition and offset; keep those of records that Kafka no longer holds (in a compacted topic, "
-            f"they lie between the others), and those of an earlier topic of this name"
+            "topic, partition and offset; keep those of records that Kafka no longer holds (in a compacted topic, they "
+            "lie between the others), and those of an earlier topic of this name"
         )
 
 

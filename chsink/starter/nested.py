@@ -87,5 +87,5 @@ def nested_notes(
     if numbers:
         yield (
             f"text that looks like numbers stays text ({', '.join(numbers)}); for amounts, declare a Decimal(P, S) or "
-            f"an integer type; codes such as 00501 would lose their zeros"
+            "an integer type; codes such as 00501 would lose their zeros"
         )

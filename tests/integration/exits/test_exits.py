@@ -433,7 +433,7 @@ def test_parts_of_a_range_in_doubt_are_detached_and_attached(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
     """⚑ The table forgets their tokens: the first piece that is sent again is there twice."""
-    job = make_job(partitions=1, settings={"in_doubt.margin_s": 1})
+    job = make_job(partitions=1)
     command(job.shards[0], "SELECT sleep(2.5)")  # a table that is younger may have been altered
     job.send(0, 15)
     crash_before_after(job, spark, failpoints)
