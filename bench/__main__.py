@@ -32,7 +32,8 @@ Examples:
   make bench ARGS="--history runs.jsonl --against 0660f03"           ratios beside those of an earlier run
   make bench ARGS="--only speed --json" > speed.json                 for machines; progress goes to standard error
 
-Exit codes: 0 measured (a missed goal is said, and is no failure), 1 a part failed or left other rows than were sent (the others are measured).
+Exit codes: 0 measured (a missed goal is said, and is no failure), 1 a part failed or left other rows than were sent;
+the other parts are measured.
 Figures of a shared machine swing: read the ratios of one run, and the load beside them.  docs/benchmark.md has more.
 
 """
