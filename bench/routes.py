@@ -36,7 +36,7 @@ def measure(place: Place, routes: int, rounds: int) -> dict[str, Any]:
     place.say(f"routes: {routes + 1} topics and tables, {records:,} records each way")
     ways = {
         "one": ({"topic": "one", "table": "one"}, "one"),
-        "many": ({"topic_pattern": "many-.*", "table": "{topic:_}"}, "merge(currentDatabase(), '^many_')"),
+        "many": ({"topic_pattern": "many-[0-9]+", "table": "{topic:_}"}, "merge(currentDatabase(), '^many_')"),
     }
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     with Measured(place, "c") as process:
