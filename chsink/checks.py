@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from chsink.clickhouse.grants import On, Use, rights_on
 from chsink.clickhouse.landing import decoder
 from chsink.config import Config
 from chsink.connect import Services
+from chsink.dlq.place import replay_sink
 from chsink.dlq.replays import replays_in_doubt
 from chsink.doctor.outcome import stop_at_errors
 from chsink.driver.ledger import read_owner, read_records
@@ -73,7 +75,7 @@ def all_findings(services: Services, written: WrittenColumns | None = None) -> I
         owner = cache(partial(read_owner, services.store, config.sink.name))
         yield from guarded("the state", lambda: clickhouse.state(records, owner()))
         yield from _changed_columns(services, records)
-        yield from guarded("the replays", lambda: _replays(services))
+        yield from guarded("the replays", lambda: _replays(services, clickhouse))
         yield from clickhouse.existing_rows(records, partial(read_records, services.store, config.sink.name))
         yield from guarded("the state", lambda: clickhouse.emptied(records, owner()))
         if kafka_answers:
@@ -199,10 +201,14 @@ def _changed_columns(services: Services, records: StateRecords) -> Iterator[Find
                     yield found(Severity.WARNING, preflight.DOUBT_COLUMNS, topic=topic, table=table, change=change)
 
 
-def _replays(services: Services) -> Iterator[Finding]:
-    for key, record in replays_in_doubt(services.store, services.config.sink.name).items():
+def _replays(services: Services, clickhouse: ClickHouseChecks) -> Iterator[Finding]:
+    doubtful = replays_in_doubt(services.store, services.config.sink.name)
+    for key, record in doubtful.items():
         said = {"tp": key.topic_partition, "letters": len(record.doubt.only), "table": key.table}
         yield found(Severity.WARNING, preflight.DOUBT_REPLAY, **said)
+    if doubtful:
+        owner = read_owner(services.store, replay_sink(services.config.sink.name))
+        yield from (replace(each, severity=Severity.WARNING) for each in clickhouse.renamed(doubtful, owner))
 
 
 def _records(services: Services) -> StateRecords | None:

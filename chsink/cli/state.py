@@ -52,7 +52,8 @@ PipelineOption = Annotated[
     str | None,
     typer.Option(
         help="For table_by, with --resend: if your own program transforms the stream, confirm that no record changes "
-        "its table. FINGERPRINT is the text that follows `now` in the message of CHS-309.",
+        "its table. FINGERPRINT is the text that follows `now` in the message of CHS-309, or the range's `pipeline` in "
+        "`chsink state show --json`.",
         metavar="FINGERPRINT",
     ),
 ]

@@ -7,8 +7,8 @@ from chsink.errors.entry import fenced
 OWNED_BY_ANOTHER = fenced(
     "CHS-801",
     "sink '{sink}' is now owned by {owner}; this driver ({driver}, epoch {epoch}) stops",
-    "run only one driver for each sink; a second job needs a sink name and a table of its own; if a `chsink state` "
-    "command took the sink over, start the job again once you have done what the command asks for",
+    "run only one driver for each sink; a second job needs a sink.name, a sink.checkpoint and tables of its own; if a "
+    "`chsink state` command took the sink over, start the job again once you have done what the command asks for",
 )
 MIRROR_OWNED_BY_ANOTHER = fenced(
     "CHS-803",

@@ -18,6 +18,7 @@ from chsink.errors.steps import (
     RESUME,
     RESUME_EITHER,
     SAME_RECORDS,
+    WRONG_CLUSTER,
 )
 
 # The pure core halts by name (`statemachine.table.Halt`): the entries of these names are its sentences.
@@ -25,8 +26,9 @@ from chsink.errors.steps import (
 LOG_SHRANK = halt(
     "CHS-301",
     "{tp}: Kafka's log ends before offsets that already landed ({detail})",
-    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job; copy all rows and "
-    "dead letters of these partitions to other tables: of records that Kafka has lost, they may be the only copy; "
+    "Kafka lost records; find the cause first. To continue with the topic as it is: stop the job, executors included; "
+    "copy all rows and dead letters of these partitions to other tables: of records that Kafka has lost, they may be "
+    "the only copy; "
     + OLD_VERSIONS
     + "run `chsink state reset {arguments}`. For each partition and table that this command names, delete the rows of "
     "all offsets that Kafka holds now, also from the targets of dependent views, and "
@@ -34,7 +36,8 @@ LOG_SHRANK = halt(
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka holds now. Afterwards, compare the copies with the table by offset: a copied row that "
-    "differs from the table's row of the same offset is the row of a lost record",
+    "the table does not have, or has with other values, is of a record that Kafka no longer holds: insert it if you "
+    "want to keep it",
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -57,9 +60,9 @@ STATE_LOST = halt(
     "CHS-302",
     "{tp}: no range is recorded for this partition, but the checkpoint has moved past its earlier records ({detail})",
     "if you changed sink.name, [state] or the route's table by mistake, change it back; if another job has this "
-    "sink.name, give this job a sink.name and a sink.checkpoint of its own; if the state was lost, restore it from a "
-    "backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed the "
-    "table in ClickHouse, "
+    "sink.name, give this job a sink.name, a sink.checkpoint and tables of its own; if the state was lost, restore it "
+    "from a backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed "
+    "the table in ClickHouse, "
     + RECOVER
     + "`; otherwise, if the table has neither rows nor dead letters of this partition, as under a new route or after a "
     "reset, " + FROM_EARLIEST,
@@ -68,8 +71,9 @@ STATE_LOST = halt(
 CHECKPOINT_WITHOUT_STATE = halt(
     "CHS-302",
     "the query of checkpoint {checkpoint} has finished batches, but this sink has no recorded state",
-    "if you changed sink.name or [state], change it back; if the checkpoint belongs to another query, set "
-    "sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup that was made "
+    "if you changed sink.name or [state], change it back; if this sink has never landed a record (the checkpoint is of "
+    "another query), set sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup "
+    "that was made "
     "after the last batch, or " + RECOVER + "`; if no table has rows or dead letters of this sink, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
@@ -78,22 +82,21 @@ CHECKPOINT_BEFORE_RESET = halt(
     "the state of {tps} was reset, but the query of checkpoint {checkpoint} has already read records from "
     "before the reset",
     "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows in "
-    "the tables named here, but in no other ones, also from the targets of dependent views, and "
-    + LETTERS
-    + ": otherwise they land twice. Then "
-    + NEW_CHECKPOINT,
+    "the tables named here, but in no other ones, also from the targets of dependent views (keep rows of an earlier "
+    "topic of this name), and " + LETTERS + ": otherwise they land twice. Then " + NEW_CHECKPOINT,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
     "{tp}: the topic was deleted and created again, and the plan does not start at its first offset ({detail})",
-    COPY_ELSEWHERE
+    WRONG_CLUSTER
+    + COPY_ELSEWHERE
     + "if no copy ran: "
     + SAME_RECORDS
     + OLD_VERSIONS
     + "if Kafka holds the topic's first records, "
     + NEW_CHECKPOINT
-    + ", which reads the topic from offset 0; if it no longer holds them, run `chsink state reset {arguments}`, but "
-    "delete no rows (they are of the earlier topic), then " + NEW_CHECKPOINT,
+    + ", which reads the topic from offset 0; if it no longer holds them, stop the job, executors included, and run "
+    "`chsink state reset {arguments}`, but delete no rows (they are of the earlier topic), then " + NEW_CHECKPOINT,
 )
 TOPIC_ID_KNOWN_UNKNOWN = halt(
     "CHS-304",
@@ -120,7 +123,8 @@ GAP = halt(
     OLDER_BACKUP
     + "if the state was not restored, "
     + NEW_CHECKPOINT
-    + '; if Kafka no longer holds the skipped offsets, also set errors.on_gap = "record" to accept the gap',
+    + '; if Kafka no longer holds the skipped offsets, also set errors.on_gap = "record" for one start, to accept the '
+    "gap",
     runbook="Kafka deleted records before chsink read them (raise the topic's retention.ms), or the checkpoint skipped "
     "offsets.",
 )
@@ -132,12 +136,15 @@ PASSED_OVER = halt(
 PLAN_NOT_HELD = halt(
     "CHS-307",
     "{tp}: Kafka deleted {gone} before these offsets landed (planned: {planned}; the log now starts at {start})",
-    'to accept the gap, set errors.on_gap = "record" and ' + RESUME + "; chsink then lands what Kafka still holds",
+    'to accept the gap, set errors.on_gap = "record" for one start and '
+    + RESUME
+    + "; chsink then lands what Kafka still holds",
 )
 IN_DOUBT_LOST = halt(
     "CHS-308",
     "{tp}: a range in doubt can no longer be read from Kafka ({detail})",
-    "check the table, then run `chsink state resolve {arguments}` with "
+    WRONG_CLUSTER
+    + "check the table, then run `chsink state resolve {arguments}` with "
     + ALL_THERE
     + "; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
     "--lost to give up all missing rows; afterwards, if the topic was created again, " + NEW_CHECKPOINT,
@@ -148,7 +155,7 @@ PIPELINE_CHANGED = halt(
     "CHS-309",
     "{tp}: the pipeline has changed while a range is in doubt ({detail})",
     "undo the change (of an altered table, `chsink doctor` says which column changed, where it can tell), run the job"
-    " until the range is settled, then make the change again; to keep the change, run `chsink state resolve "
+    " until the range is settled, then make the change again; or, to keep the change, run `chsink state resolve "
     "{arguments} --resend`; " + DELETE_AND_AGAIN,
 )
 CHOICE_CHANGED = halt(
@@ -166,10 +173,11 @@ DEAD_LETTERS_INCOMPLETE = halt(
     "holds {there} of them instead of {rows}",
     "if Kafka still holds the range, run `chsink state resolve {arguments} --resend`; "
     + DELETE_AND_AGAIN
-    + ". If Kafka has deleted records of the range and there are too many dead letters, delete all but one copy of "
-    "each, then start again. If it has deleted some and there are too few dead letters, run `chsink state resolve "
-    "{arguments} --lost`, which gives up the records of the range that have neither a row nor a dead letter, and says "
-    "how many; of these, produce again those that Kafka still holds",
+    + ". If Kafka has deleted records of the range and there are too many dead letters, copy one of each to another "
+    "table, delete all of them, and insert the copies with the setting insert_deduplicate = 0; then start again. If it "
+    "has deleted some and there are too few dead letters, run `chsink state resolve {arguments} --lost`, which gives "
+    "up the records of the range that have neither a row nor a dead letter, and says how many; of these, produce again "
+    "those that Kafka still holds",
 )
 DEAD_LETTER_REFUSED = halt(
     "CHS-334",
@@ -182,8 +190,9 @@ DEAD_LETTERS_GROUP = halt(
     "CHS-335",
     "{tp}: the consumer group {group} has offsets of a newer run of this sink that delivered dead letters ({note})",
     "stop every process of the job. If its state was restored from an older backup, run `chsink state recover "
-    "--senders-gone --replace`: it finds the dead letters in the topic; otherwise, or if they may be there twice, "
-    "delete the group: kafka-consumer-groups.sh --bootstrap-server BROKER --delete --group {group}. Then start again",
+    "--senders-gone --replace`: it finds the dead letters in the topic. Otherwise, if some dead letters may be "
+    "delivered twice, delete the group: kafka-consumer-groups.sh --bootstrap-server BROKER --delete --group {group}. "
+    "Then start again",
 )
 REPLAY_IN_DOUBT = halt(
     "CHS-336",
@@ -192,8 +201,9 @@ REPLAY_IN_DOUBT = halt(
     "stop every other `chsink dlq replay` of the sink, and start none until you are done; run this one again, which "
     "may settle what the others left; then look in the table for rows of the offsets that it still names, and in the "
     "targets of dependent views: if the table has each row once, insert what a view's target lacks, and run `chsink "
-    "dlq replay --landed`; if none has a row, run `chsink dlq replay --resend`; in any other case, delete the rows "
-    "that are there, also from the targets of dependent views, and run it with --resend",
+    "dlq replay --landed`; if neither the table nor a target has a row of them, run `chsink dlq replay --resend`; in "
+    "any other case, delete the rows that are there, also from the targets of dependent views, and run it with "
+    "--resend",
     runbook="This stops only replays; the job goes on.",
 )
 REPLAY_ROWS_THERE = preflight(
@@ -262,7 +272,8 @@ PIECE_DROPPED = halt(
     "CHS-314",
     "{tp} {offsets}: shard {shard} of {table} dropped a piece of {rows:rows} as a duplicate, but shows {there} of "
     "them: the others were deleted, the server lost them, or a row policy hides them from this user",
-    "if a row policy hides rows, remove it and start again; otherwise run `chsink state resolve {arguments} "
+    "if a row policy hides rows (SHOW ROW POLICIES lists them), remove it and start again; otherwise run `chsink state "
+    "resolve {arguments} "
     "--resend`; " + DELETE_AND_AGAIN + ": the next start sends the range again under new tokens",
 )
 PIECE_STORED_AGAIN = halt(
@@ -296,9 +307,9 @@ VIEWS_DOUBTFUL = halt(
     "CHS-317",
     "the table holds all rows of {tp} {range}, but ClickHouse may have forgotten their deduplication tokens, and "
     "chsink cannot tell whether these dependent views received the rows too: {views}",
-    "make sure that the job's executors have stopped, because a running task may still insert into the views; wait as "
-    "long as clickhouse.insert_timeout_s says; compare each view's target with the table for these offsets and insert "
-    "into the target what it lacks; then run `chsink state resolve {arguments} --landed`",
+    "make sure that the job's executors have stopped, because a running task may still insert into the views; wait for "
+    "clickhouse.insert_timeout_s, at least 120 s; compare each view's target with the table for these offsets and "
+    "insert into the target what it lacks; then run `chsink state resolve {arguments} --landed`",
 )
 FOREIGN_ROWS = halt(
     "CHS-318",
@@ -353,9 +364,10 @@ RESEND_OTHER_RECORDS = preflight(
     "CHS-322",
     "{tp} {range}: table_by, or your program's transform, may have changed since the range was announced for {table}: "
     "a record whose table changed could land in two tables, or in none",
-    "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that"
-    " follows `now` in the message of CHS-309; otherwise undo the change, run the job until the range is settled, "
-    "then make the change again; if it cannot be undone, check the table, then instead of --resend pass "
+    "if your program transforms the stream and nothing has changed, pass `--pipeline FINGERPRINT`, with the text that "
+    "follows `now` in the message of CHS-309, or, if the job did not halt with it, with the `pipeline` of this range "
+    "in `chsink state show --json`; otherwise undo the change, run the job until the range is settled, then make the "
+    "change again; if it cannot be undone, check the table, then instead of --resend pass "
     + ALL_THERE
     + ", or --lost to give up the missing rows",
 )
@@ -444,7 +456,7 @@ _RESOLVE = (
     "(refused if nothing shows which rows the mirror wrote), or with --skip to continue without them; then start again"
 )
 _BY_TABLE_BY = (
-    ". With table_by, do this instead to land everything: run `chsink mirror resolve` with each of these tables and "
+    ". With table_by, do this instead to land everything: run `chsink mirror resolve` with all of these tables and "
     "--skip; start the mirror; stop it; create an empty table and name it in table_by in place of the old one; start "
     "the mirror; run `chsink mirror backfill` with the empty table's name and --apply"
 )
@@ -477,10 +489,8 @@ MIRROR_CHAIN_DAMAGED = halt(
 MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
-    "the table is new in [[mirror.route]], or was created again: "
-    + _RESOLVE
-    + ". Look at the plan of --skip first: if the table holds other rows, topic-partitions without a row may be read "
-    "from their first record",
+    "if the table holds rows of others, look first at the plan of --skip: topic-partitions without a row may be read "
+    "from their first record; then " + _RESOLVE,
 )
 MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
@@ -517,10 +527,10 @@ MIRROR_TABLE_RECREATED = halt(
 MIRROR_TOPIC_RECREATED = halt(
     "CHS-345",
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
-    "to land the new topic in the same table, set mirror.checkpoint to a new folder and "
-    + _RESOLVE
-    + ". If it holds the same records as before, as after a move to another Kafka cluster, name a new table in "
-    "[[mirror.route]] instead: --reread would land them twice",
+    WRONG_CLUSTER
+    + "if the new topic holds the same records as before, as after a move to another Kafka cluster, name a new table "
+    "in [[mirror.route]] (--reread would land them twice); otherwise, to land it in the same table, set "
+    "mirror.checkpoint to a new folder and " + _RESOLVE,
     runbook="Records of the earlier topic that workers had handed over are committed.",
 )
 MIRROR_RECORDS_GONE = halt(
@@ -664,8 +674,10 @@ MIRROR_CONNECTOR_UNREAD = preflight(
     "CHS-357",
     "group {group} has no offset of {topics}, so it does not say how far the Kafka Connect sink has read",
     "correct --group (connect-NAME, unless iceberg.connect.group-id or consumer.override.group.id names another); if "
-    "its offsets expired, set them to the records that follow the tables' last rows, with kafka-consumer-groups.sh "
-    "--reset-offsets, and run the command again",
+    "its offsets expired, set each of them to the offset after the last record that the tables, or files that wait for "
+    "a commit, have (if no column shows it, name an empty table in [[mirror.route]] instead): kafka-consumer-groups.sh "
+    "--bootstrap-server BROKER --group {group} --topic TOPIC:PARTITION --reset-offsets --to-offset OFFSET --execute; "
+    "then run the command again",
 )
 MIRROR_CONNECTOR_SET_BACK = preflight(
     "CHS-357",
@@ -681,8 +693,8 @@ MIRROR_CONNECTOR_BEYOND_LOG = preflight(
     "lost records",
     "if the topic was created again, set the group to its first record: kafka-consumer-groups.sh --bootstrap-server "
     "BROKER --group {group} --topic {topic} --reset-offsets --to-earliest --execute; if its log lost records, set the "
-    "group, with --to-offset, to the first offset whose record the table does not have. Then run the command with "
-    "--trust-group",
+    "group, with --to-offset, to the first offset whose record is neither in the table nor in a file that waits for a "
+    "commit. Then run the command with --trust-group",
 )
 MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
@@ -727,7 +739,7 @@ MIRROR_MAIN_MOVED = preflight(
     " oldest first, with Spark's procedure cherrypick_snapshot; if some of them have expired, if the branch was "
     "compacted, or if you cannot use Spark, insert into main the rows that only the branch has instead (compare "
     "_kafka_topic, _kafka_partition and _kafka_offset); then create the branch anew from main: ALTER TABLE {table} "
-    "CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`",
+    "CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`, and start the mirror again",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",

@@ -32,7 +32,7 @@ sentences may share an id. No message contains a record's value or a credential.
 | --- | --- | --- |
 | 0 | done | nothing |
 | 1 | a check failed (`doctor`, `verify`) | read the findings |
-| 2 | configuration or preflight | fix the job file or the service first; restarting alone changes nothing |
+| 2 | configuration or preflight | read the fix; a restart alone helps only where it says "start again" |
 | 3 | halted | wait for a person: continuing could lose or duplicate a record |
 | 4 | fenced | do not restart: a newer driver owns the sink |
 | 5 | unavailable | restart: nothing is lost |

@@ -18,6 +18,7 @@ from chsink.errors.steps import (
     RESOLVE_BEFORE_START,
     RESUME_EITHER,
     SAME_RECORDS,
+    WRONG_CLUSTER,
     choose,
 )
 
@@ -30,9 +31,9 @@ _DROPPED = (
     "and it fetches its rows (if this replica is still registered, first run on another replica SYSTEM DROP REPLICA "
     "'NAME' FROM TABLE {table};). Or, before the next start, restore it from a backup"
     + FED_AGAIN
-    + "; `chsink verify` names the offsets that the backup lacks. Or stop the job, create the table, and run "
-    "`chsink state reset --table {named:shell}`. Of the records that Kafka still holds, delete the rows that are in it "
-    "on any shard, the rows in the targets of its views, and "
+    + "; `chsink verify` names the offsets that the backup lacks (docs/how-to/repair.md lands them). Or stop the job, "
+    "create the table, and run `chsink state reset --table {named:shell}`. Of the records that Kafka still holds, "
+    "delete the rows that are in it on any shard, the rows in the targets of its views, and "
     + LETTERS
     + "; "
     + REPLAY_AGAIN
@@ -445,7 +446,7 @@ RECORDS_EXPIRED = preflight(
     "CHS-225",
     "Kafka deleted {expired:offsets} of {topic} before chsink read them",
     "raise the topic's retention.ms, so that Kafka deletes no more records; the job will halt with CHS-307; to accept "
-    'the loss, set errors.on_gap = "record" and ' + NEW_CHECKPOINT,
+    'the loss, set errors.on_gap = "record" for one start and ' + NEW_CHECKPOINT,
     ok="{topic}: Kafka keeps records {kept}; no unread record is close to expiring",
 )
 RECORDS_EXPIRE = preflight(
@@ -461,7 +462,7 @@ TOPIC_WITHOUT_ID = preflight(
 TOPIC_IS_ANOTHER = preflight(
     "CHS-226",
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
-    "if kafka.bootstrap was changed, change it back; "
+    WRONG_CLUSTER
     + COPY_ELSEWHERE
     + "if the topic was recreated on purpose: "
     + SAME_RECORDS
@@ -522,7 +523,8 @@ DOUBT_EXPIRED = preflight(
 DOUBT_RECREATED = preflight(
     "CHS-227",
     "{tp} {range} is in doubt, and the topic was deleted and created again since: the start will halt",
-    "check the table, then run `chsink state resolve {arguments}` with "
+    WRONG_CLUSTER
+    + "check the table, then run `chsink state resolve {arguments}` with "
     + ALL_THERE
     + ", or --lost to give up the missing rows; then "
     + NEW_CHECKPOINT,
@@ -569,10 +571,14 @@ TABLE_IS_EMPTY = preflight(
     "removed by mistake, or the table was dropped and created again, stop the job, then do one of two things. Restore "
     "the rows from a backup"
     + FED_AGAIN
-    + ", and run `chsink verify`: it names the offsets that the backup lacks; then start the job. Or land again what "
-    "Kafka still holds: run `chsink state reset {topic} --table {table:shell}`; of each record that Kafka still holds, "
-    "delete the rows in {table} and in the targets of its views, however old; keep the rows of all other records (the "
-    "table may have their only copy); delete " + LETTERS + "; " + REPLAY_AGAIN + "; then " + NEW_CHECKPOINT,
+    + ", and run `chsink verify`: it names the offsets that the backup lacks (docs/how-to/repair.md lands them); then "
+    "start the job. Or land again what Kafka still holds: run `chsink state reset {topic} --table {table:shell}`; of "
+    "each record that Kafka still holds, delete the rows in {table} and in the targets of its views, however old, and "
+    + LETTERS
+    + "; keep all rows and dead letters of other records: they may be the only copy; "
+    + REPLAY_AGAIN
+    + "; then "
+    + NEW_CHECKPOINT,
     ok="{table} holds rows of {topic}, as recorded",
 )
 TABLE_IS_ANOTHER = preflight(
@@ -580,15 +586,18 @@ TABLE_IS_ANOTHER = preflight(
     "the newest range of {tps} landed in another table named {table}: this one was created again since, or is on "
     "another server",
     "stop the job. If clickhouse.endpoints was changed by mistake, change it back; if a copy of this job runs with the "
-    "same [state], stop the copy and give it its own sink name. In each case, also if the table was created again, run "
-    "`chsink verify`: it names the offsets whose rows are missing here. Copy these rows to {table} from the table in "
+    "same [state], stop the copy, executors included, and give it a sink.name, a sink.checkpoint and tables of its "
+    "own. In each case, also if the table was created again, run `chsink verify`: it names the offsets whose rows are "
+    "missing here. Copy these rows to {table} from the table in "
     "which they landed, or restore them from a backup" + FED_AGAIN + ". Then start the job",
 )
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
     "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
-    "or a replica" + FED_AGAIN + "; then run `chsink verify`: it names the offsets whose rows are still missing",
+    "or a replica"
+    + FED_AGAIN
+    + "; then run `chsink verify`: it names the offsets whose rows are missing (docs/how-to/repair.md lands them)",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -656,7 +665,7 @@ CREATE_NOT_GRANTED = preflight(
 COLUMNS_MISSING = altered(
     "CHS-287",
     "{tp}: records have fields for which {table} has no column: {columns}",
-    'start again: with schema.evolution = "add_columns", chsink adds the columns and then lands the records',
+    'start again: chsink adds the columns, as schema.evolution is "add_columns", and then lands the records',
 )
 TOO_MANY_COLUMNS = preflight(
     "CHS-289",
@@ -667,7 +676,7 @@ TOO_MANY_COLUMNS = preflight(
 COLUMNS_NOT_ADDED = preflight(
     "CHS-288",
     "{url} refused to add columns to {table}: {reason}",
-    "add columns for these fields, of these or of other types: run {sql}; then start again: chsink settles the range",
+    "run {sql}, with other types if you prefer; then start again: chsink settles the range",
 )
 ADD_NOT_GRANTED = preflight(
     "CHS-288",
@@ -677,7 +686,8 @@ ADD_NOT_GRANTED = preflight(
 WINDOW_TOO_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
-    "raise replicated_deduplication_window_seconds on each replica, or lower clickhouse.insert_timeout_s",
+    "lower clickhouse.insert_timeout_s; or stop the job, and raise replicated_deduplication_window_seconds on each "
+    "replica once nothing is in doubt: " + RESOLVE_BEFORE_START,
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
 )
@@ -685,14 +695,16 @@ WINDOW_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
     "s (retry_for_s, insert_timeout_s, margin_s)",
-    "on each replica, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or "
+    _SETTLED_FIRST
+    + "run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest} on each replica; or "
     "lower clickhouse.retry_for_s",
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
     "{table} at {url} remembers {theirs}, less than another replica; each replica also removes the tokens of the "
     "others, so chsink relies on the shortest memory only: {least}",
-    "on this server, run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
+    _SETTLED_FIRST
+    + "run on this server ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
 )
 # --- CHS-244 to CHS-249: replicas
@@ -956,7 +968,7 @@ MIRROR_COLUMNS_NOT_ADDED = preflight(
 MIRROR_COLUMNS_MISSING = altered(
     "CHS-283",
     "{tp}: records need columns that Iceberg tables lack: {columns}",
-    'start again: with mirror.evolution = "add_columns", the mirror changes the tables and then lands the records',
+    'start again: the mirror changes the tables, as mirror.evolution is "add_columns", and then lands the records',
 )
 MIRROR_NO_CATALOG = preflight(
     "CHS-264",

@@ -61,11 +61,11 @@ SHARD_NAMES_CHANGED = halt(
     "in clickhouse.endpoints, give the shards the names and URLs that they had ({every}). If no rows of a range were "
     "moved, start the job. If some were, run `chsink state resolve TOPIC PARTITION` instead: with --landed if all rows "
     "and dead letters of the range are there, each once, on whichever server; otherwise with --resend, once you have "
-    "deleted them on every server, and then start the job; or with --lost to give up the missing rows. If a server is "
-    "gone, --landed and --lost remain (if it is the first one and [state] names no server, list another one of the "
-    "same Keeper first). For a replay in doubt, move its rows and dead letters back if they were moved, and run "
-    "`chsink dlq replay`. When `chsink status` shows no partition at BEFORE and no replay in doubt, change the "
-    "endpoints again, and move what landed meanwhile",
+    "deleted those that are there, on every server, and then start the job; or with --lost to give up the missing "
+    "rows. If a server is gone, --landed and --lost remain (if it is the first one and [state] names no server, list "
+    "another one of the same Keeper first). For a replay in doubt, move its rows and dead letters back if they were "
+    "moved, and run `chsink dlq replay`. When `chsink status` shows no partition at BEFORE and no replay in doubt, "
+    "change the endpoints again, and move what landed meanwhile",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

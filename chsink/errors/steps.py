@@ -16,35 +16,43 @@ FROM_EARLIEST: Final = (
 )
 RECOVER: Final = (
     "make sure that no process of the job is running, executors included, and no `chsink dlq replay` of the sink; if "
-    "you removed a replica that does not answer, first wait as long as clickhouse.insert_timeout_s says, because it "
-    "may still run an insert; then run `chsink state recover --senders-gone"
+    "you removed a replica that does not answer, first wait for clickhouse.insert_timeout_s, at least 120 s, because "
+    "it may still run an insert; then run `chsink state recover --senders-gone"
+)
+NEWER_STATE: Final = (
+    "restore a backup of the state that was made after the last batch (docs/state-store.md), or name a new table in "
+    'the [[route]], with kafka.starting_offsets = "earliest", and start with a new checkpoint'
 )
 OLDER_BACKUP: Final = (
     "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
     + RECOVER
-    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, restore the "
-    "state as it was after the last batch; "
+    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, "
+    + NEWER_STATE
+    + "; "
 )
+WRONG_CLUSTER: Final = "if kafka.bootstrap names another cluster by mistake, correct it; otherwise, "
 COPY_ELSEWHERE: Final = (
-    "if a copy of this job ran on another Kafka cluster with the same [state], stop both, give the copy its own sink "
-    "name, and restore the state from a backup that was made before the copy first ran (a new checkpoint would land "
-    "all records again); as this job has landed records since, then run `chsink state recover --senders-gone "
-    "--replace`; "
+    "if a copy of this job ran on another Kafka cluster with the same [state], stop both, executors included, and give "
+    "the copy a sink.name, a sink.checkpoint and tables of its own. If the copy inserted into this job's tables, or no "
+    "backup of the state is older than the copy, name a new table in the [[route]], with kafka.starting_offsets = "
+    '"earliest", and start with a new checkpoint; otherwise restore that backup, and, as this job has landed records '
+    "since, run `chsink state recover --senders-gone --replace` (a new checkpoint alone would land all records again); "
 )
 SAME_RECORDS: Final = (
     "if the topic holds the same records as before, as after a move to another cluster, first name a new table in its "
-    '[[route]], with kafka.starting_offsets = "earliest": they would land twice; '
+    '[[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
-DELETE_AND_AGAIN: Final = "if it names anything to delete, delete that and run it again"
+DELETE_AND_AGAIN: Final = "if it is refused, do what its fix says"
 LETTERS: Final = (
-    "the dead letters that this sink wrote of these records for these tables, with their replay marks (sink "
-    "NAME~replay; if dead letters are in a Kafka topic, you cannot delete them: once no range is in doubt, set "
-    "dead_letters.topic to a new topic)"
+    "the dead letters that this sink wrote of these records for these tables, with their replay marks (in column sink, "
+    "this sink's name, and the same with ~replay; if dead letters are in a Kafka topic, you cannot delete them: before "
+    "the start, run `chsink state resolve` for each range in doubt, then set dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
     "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move the "
-    "rows of records that the topic lost, or of the earlier topic, to another table: they would hide new rows; "
+    "topic's rows at or beyond the end of Kafka's log, or, if the topic was created again, all of its rows, to another "
+    "table: they would hide new rows; "
 )
 REPLAY_AGAIN: Final = (
     "if dead letters are in a table: of those whose record Kafka no longer holds and whose row is gone, delete the "

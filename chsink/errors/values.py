@@ -122,7 +122,7 @@ SAMPLE_TOO_FEW = preflight(
 MIRROR_BAD_VALUE = bad_value(
     "CHS-511",
     "{tp}: {count} of the records do not fit the Iceberg table {table}; the first one: {first}",
-    'change the column; or set errors.on_bad_value to "skip" or, if the job has ClickHouse tables, "dead_letter" (the'
-    " mirror skips such records, and ClickHouse keeps its own bad records as dead letters); for null values alone, "
-    'set errors.on_tombstone = "skip" instead; then start again',
+    'change the column; or set errors.on_bad_value to "skip" (the ClickHouse side then skips its own, too) or, if the '
+    'job has ClickHouse tables, "dead_letter" (the mirror skips such records, and ClickHouse keeps its own bad records '
+    'as dead letters); for null values alone, set errors.on_tombstone = "skip" instead; then start again',
 )

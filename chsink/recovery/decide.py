@@ -44,8 +44,8 @@ OTHER_PLACE = (
 )
 VIEWS_MAY_LACK = (
     "these dependent views may lack rows: {}; make sure that the job's executors have stopped, because a running task "
-    "may still insert these rows; wait as long as clickhouse.insert_timeout_s says, then compare the targets of the "
-    "views with the table"
+    "may still insert these rows; wait for clickhouse.insert_timeout_s, at least 120 s, then compare the targets of "
+    "the views with the table"
 )
 Verdict = Literal["landed", "resend", "lost", "expired"]
 Doubtful = Mapping[StateKey, StateRecord]
@@ -244,8 +244,8 @@ def _landed(  # noqa: PLR0917 - what was seen in the table, and what a Make take
     attempt: str,
 ) -> StateRecord:
     """A person has looked: what was counted then must be there now, and nothing may be on its way."""
+    wait_for_inserts(clickhouse, store, key, record, where_possible=True)
     if seen.rows is not None:
-        wait_for_inserts(clickhouse, store, key, record, where_possible=True)
         now = count_landed_rows(clickhouse, store, key, record)
         if now.rows is not None and seen.count != now.count:
             where = {"tp": key.topic_partition, "range": record.range, "table": key.table}

@@ -27,7 +27,8 @@ from chsink.statemachine.tokens import token_head, topic_head
 _log = logging.getLogger(__name__)
 SECOND_COPIES = (
     "; {} of these rows share their offset with another row: unless a transform made several rows of one record, or an "
-    "earlier topic of this name left them, first delete all but one copy of each"
+    "earlier topic of this name left them, first leave one copy of each: copy it to another table, delete all of them, "
+    "and insert it again with insert_deduplicate = 0"
 )
 
 

@@ -16,6 +16,7 @@ from chsink.clickhouse.table import KEEPING, TargetTable
 from chsink.driver.ledger import catch_up, read_records
 from chsink.errors import ChsinkError, halts
 from chsink.errors.several import several
+from chsink.errors.steps import NEWER_STATE
 from chsink.kafka.admin import KafkaAdmin
 from chsink.kafka.exact import open_exact_reader
 from chsink.notation.metadata_columns import PROBE_COLUMNS
@@ -150,9 +151,7 @@ def _refusals(clickhouse: Cluster, target: RoutedTable, accepted: Accepted) -> I
     for shard in target.shards:
         missing = set(PROBE_COLUMNS) - {c.name for c in shard.table.columns}
         if missing:
-            raise _cannot(
-                target, shard.url, f"it has no column {', '.join(sorted(missing))}", "restore the state from a backup"
-            )
+            raise _cannot(target, shard.url, f"it has no column {', '.join(sorted(missing))}", NEWER_STATE)
         reader = shard.reader(clickhouse.clock)
         check_none_deleting(reader, shard.table)
         why = _losing(reader, shard.table)

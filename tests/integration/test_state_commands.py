@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ from chsink.errors import FencedError, HaltError, PreflightError, UnavailableErr
 from chsink.formats.pipeline import Untouched
 from chsink.observe.metrics import Metrics
 from chsink.observe.observer import JobObserver
-from chsink.ports import Swap
 from chsink.sharding import Layout, Shard
+from chsink.state.keepermap import KeeperMapStore
 from chsink.statemachine.ranges import TopicPartition
 from chsink.statemachine.tokens import token_head
 from tests.integration.exits.commands import follow
@@ -38,6 +39,8 @@ from tests.support.job import DATABASE, Job, command, eventually
 from tests.support.told import option_of, says, setting_of, statements_of
 
 pytestmark = pytest.mark.slow
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def shown(job: Job, partition: int = 0) -> dict[str, Any]:
@@ -568,23 +571,37 @@ def test_what_is_not_there_yet_is_left_to_the_job(landed: Job, spark: SparkSessi
     landed.check()
 
 
+def on_the_page(title: str, job: Job) -> None:
+    """Run the statements of docs/state-store.md that have this title, for the job's sink."""
+    [block] = re.findall(rf'```sql title="{title}"\n(.*?)```', (DOCS / "state-store.md").read_text(), re.DOTALL)
+    with quietly_connected(job) as opened:
+        store = opened.store
+        assert isinstance(store, KeeperMapStore)
+        names = {
+            "flights": job.name,
+            "chsink_state": str(store.table),
+            "state_backup": f"{DATABASE}.backup_{job.topic}",
+        }
+        for statement in re.sub("|".join(names), lambda found: names[found[0]], block).split(";")[:-1]:
+            command(store.client.url, statement)
+
+
 @pytest.mark.soak
 def test_a_restored_old_backup_and_the_command_that_the_start_names(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,
 ) -> None:
-    """The state is older than the table, so the same offsets would land again: with any checkpoint."""
+    """The state is older than the table, so the same offsets would land again: with any checkpoint.  It is backed up and
+    restored as docs/state-store.md says.
+    """
     job = make_job(partitions=2, shards=2, shard_key=("id",))
     fill(job)
     job.drain(spark)
-    with quietly_connected(job) as opened:
-        backup = opened.store.load(job.name)
+    on_the_page("back up", job)
     job.send(0, 5)
     job.send(1, 12)
     job.drain(spark)
-    with quietly_connected(job) as opened:
-        newer = opened.store.load(job.name)
-        assert opened.store.swap([Swap(newer[k].attempt, row) for k, row in backup.items()])
+    on_the_page("restore", job)
     for lost in (False, True):
         if lost:
             job.lose_checkpoint()

@@ -127,7 +127,7 @@ def resolve(world: World, topic: str, partitions: Sequence[int], verdict: Verdic
 
     def command(services: Services) -> None:
         change = planned(services)
-        if verdict == "landed" and any("all but one copy" in line for line in change.says):
+        if verdict == "landed" and any("leave one copy" in line for line in change.says):
             for key, record in change.found.items():
                 delete_second_copies(world, key.topic_partition, record.range)
             change = planned(services)

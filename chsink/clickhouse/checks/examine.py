@@ -6,7 +6,7 @@ A server that does not answer costs the checks that need it, not the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -130,10 +130,9 @@ class ClickHouseChecks:
 
     def state(self, records: StateRecords, owner: Owner | None) -> Iterator[Finding]:
         """What is recorded, against the tables and the configured layout."""
-        cluster, stored = self._cluster, dict(owner.layouts) if owner else {}
-        for fingerprint in sorted({r.sent.layout for r in records.values() if r.in_doubt} & stored.keys()):
-            yield from guarded("shards", partial(self._renamed, fingerprint, stored[fingerprint]))
-        if self._targets.keys() == cluster.routes.keys():
+        cluster, renamed = self._cluster, list(self.renamed(records, owner))
+        yield from renamed
+        if self._targets.keys() == cluster.routes.keys() and not renamed:
             window = cluster.window(owner.layout if owner else lambda _: None)
             bare = Untouched(self._config.kafka.isolation_level)
 
@@ -149,10 +148,19 @@ class ClickHouseChecks:
         present = {leads: cluster.layout(route).fingerprint() for leads, route in cluster.routes.items()}
         yield from layout_findings(records, owner, present)
 
-    def _renamed(self, fingerprint: str, stored: str) -> Iterable[Finding]:
-        if now := self._cluster.layouts.get(fingerprint):
-            Layout.from_json(now).with_former(stored)
-        return ()
+    def renamed(self, records: StateRecords, owner: Owner | None) -> Iterator[Finding]:
+        """Layouts of ranges in doubt that do not tell where their shards are now (CHS-407, CHS-409)."""
+        cluster, stored = self._cluster, dict(owner.layouts) if owner else {}
+        present, doubtful = cluster.layouts, {key: record for key, record in records.items() if record.in_doubt}
+        asked_for = {r.sent.layout for k, r in doubtful.items() if r.sent.layout in present or cluster.is_routed(k)}
+        for layout in sorted(asked_for & stored.keys()):
+            try:
+                if layout in present:
+                    Layout.from_json(present[layout]).with_former(stored[layout])
+                else:
+                    cluster.placed(stored[layout])
+            except ChsinkError as error:
+                yield of_error(error)
 
     def existing_rows(self, records: StateRecords, latest: Callable[[], StateRecords]) -> Iterator[Finding]:
         """Rows that the recorded state does not account for, unless the job accepts them."""

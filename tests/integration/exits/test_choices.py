@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from chsink.connect import connected
 from chsink.errors import HaltError, UnavailableError
 from chsink.recovery.change import claim
 from chsink.statemachine.records import StateKey
-from tests.integration.exits.commands import follow
+from tests.integration.exits.commands import follow, settings_of
 from tests.integration.job.conftest import MakeJob
 from tests.integration.job.faults import Failpoints
-from tests.support.job import select
-from tests.support.told import says
+from tests.support.doubt import run
+from tests.support.job import command, select
+from tests.support.told import says, statements_of
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +79,39 @@ def test_an_interrupted_recover_and_a_rename_that_is_undone(make_job: MakeJob, s
     }
     assert rows["a"] == [str(n) for n in range(30) if (n % 2 == 0) == (n < 10)]
     assert rows["b"] == [str(n) for n in range(30) if (n % 2 == 1) == (n < 10)]
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("RESEND_OTHER_RECORDS")
+def test_a_program_that_transforms_sends_a_range_again(
+    make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
+) -> None:
+    """⚑ Found by a reader: the fix asked for a text of CHS-309, with which the job had not halted."""
+    job = make_job(partitions=1, table=False)
+    names = job.create_for({"a": "id Int64", "b": "id Int64"})
+    job.settings = {"route": [{"topic": job.name, "table_by": {"field": "$.t", "tables": names}}]}
+    job.send_values(0, [{"id": n, "t": "ab"[n % 2]} for n in range(20)])
+
+    def transform(stream: DataFrame) -> DataFrame:
+        return stream.where("value IS NOT NULL")
+
+    failpoints.arm("driver.before_after=fail")
+    with pytest.raises(UnavailableError, match="CHS-708"):
+        job.drain_sink(spark, transform)
+    failpoints.disarm()
+    resend = ["resolve", job.topic, "0", "--resend", "--senders-gone", "--yes", *settings_of(job)]
+    refused = run(job, *resend)
+    assert refused.exit_code == 2
+    says(refused, "if your program transforms the stream and nothing has changed", "chsink state show --json")
+    shown = json.loads(run(job, "show", "--json", *settings_of(job)).stdout)["records"]
+    [pipeline] = [one["pipeline"] for one in shown if one["phase"] == "BEFORE"]
+    there = run(job, *resend, "--pipeline", pipeline)
+    assert (there.exit_code, "10 rows of" in there.stderr) == (2, True), there.output
+    for statement in statements_of(there, "DELETE FROM"):
+        command(job.shards[0], f"{statement} SETTINGS lightweight_deletes_sync = 2")
+    assert run(job, *resend, "--pipeline", pipeline).exit_code == 0
+    job.drain_sink(spark, transform)
+    rows = {
+        kind: select(job.shards[0], f"SELECT id FROM {names[kind]} ORDER BY id FORMAT TSV").split() for kind in "ab"
+    }
+    assert rows == {kind: [str(n) for n in range(20) if "ab"[n % 2] == kind] for kind in "ab"}

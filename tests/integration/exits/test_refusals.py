@@ -167,7 +167,7 @@ def test_a_table_that_was_created_again_without_a_word(
     delete_records(job.bootstrap, job.topic, 0, 62)
     again = said.partition("land again what Kafka still holds")[2]
     done(run(job, *words_of(again, "reset")[1:], "--yes"))
-    says(again, "keep the rows of all other records")
+    says(again, "keep all rows and dead letters of other records")
     assert "DELETE FROM" not in again
     table, held = job.tables[job.topic], "_kafka_offset >= 62 SETTINGS lightweight_deletes_sync = 2"
     command(job.shards[0], f"DELETE FROM {table} WHERE {held}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ from chsink.replay.report import ReplayReport
 from chsink.replay.run import Replay, ReplayVerdict
 from chsink.replay.source import InTable
 from chsink.statemachine.records import Phase, StateKey
+from tests.integration.exits.commands import settings_of
 from tests.integration.job.conftest import MakeJob
 from tests.support.doubt import announce, edit, insert, quietly_connected, run
 from tests.support.job import DATABASE, command, select
@@ -442,6 +444,30 @@ def test_rows_on_a_shard_that_was_removed(make_kept: Callable[..., Kept], monkey
             kept.replay("table=no", verdict="resend")
         assert kept.replay(verdict="landed")["settled"] == BAD
     job.shards = both
+    assert job.verdict(rows_of=rows_of).exactly_once
+
+
+@pytest.mark.soak
+def test_shards_that_have_each_others_names(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Neither a start nor ``chsink doctor`` said so of a replay in doubt; its next run did, once it had fenced others."""
+    kept = make_kept(shards=2)
+    kept.widen()
+    job = kept.job
+
+    def named(urls: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+        return {"clickhouse.endpoints": [{"url": url, "name": name} for url, name in zip(urls, "ab", strict=True)]}
+
+    job.settings = named(job.shards)
+    with connected(job.config(kept.keeps)) as kept.services:
+        kept.crash(monkeypatch, "task.after_insert", "partition=0")
+    job.settings = named(reversed(job.shards))
+    doctor = CliRunner().invoke(app, ["doctor", *kept.arguments("", "--json")[2:], *settings_of(job)])
+    [renamed] = [one for one in json.loads(doctor.stdout)["findings"] if one["id"] == "CHS-409"]
+    assert renamed["severity"] == "warning", "the job itself may go on"
+    places = re.findall(r"[(;] ?(\w): (http\S+?)(?=[;)])", renamed["fix"])
+    job.settings = {"clickhouse.endpoints": [{"url": url, "name": name} for name, url in places]}
+    with connected(job.config(kept.keeps)) as kept.services:
+        assert kept.replay()["settled"] == BAD
     assert job.verdict(rows_of=rows_of).exactly_once
 
 

@@ -247,7 +247,7 @@ def test_kafka_deletes_all_records_of_a_topic_that_waits(make_job: MakeJob, spar
     for _ in range(2):
         with pytest.raises(HaltError, match=rf"CHS-307.*{empty}-0: Kafka deleted \[0, 5\)") as halted:
             job.drain(spark)
-    assert 'set errors.on_gap = "record" and start with a new checkpoint' in halted.value.hint
+    assert 'set errors.on_gap = "record" for one start and start with a new checkpoint' in halted.value.hint
 
     job.settings |= {"errors.on_gap": "record"}
     job.lose_checkpoint()

@@ -368,7 +368,7 @@ def test_a_group_whose_offsets_expired(make_bench: MakeBench) -> None:
     bench.delete_groups(sink.group)
     said = refused(bench)
     assert f"group {sink.group} has no offset of {bench.topic}" in said
-    says(said, "set them to the records that follow the tables' last rows", "run the command again")
+    says(said, "set each of them to the offset after the last record", "run the command again")
     set_offset(sink.names, sink.group, bench.tp(), 2)
     taken(bench)
     lands_on(bench)

@@ -19,9 +19,10 @@ from chsink.clickhouse.window import OUTLAST_S
 from chsink.config import Config
 from chsink.driver.ledger import Ledger, read_records
 from chsink.errors import UnavailableError, shards
+from chsink.kafka.admin import KafkaAdmin
 from chsink.ports import ResultRow, Unanswered
 from chsink.recovery.change import carry_out, claim
-from chsink.recovery.decide import plan_reset
+from chsink.recovery.decide import plan_reset, plan_resolve
 from chsink.recovery.landed_rows import wait_for_any_insert
 from chsink.state.memory import MemoryStore
 from chsink.statemachine import writes
@@ -118,6 +119,20 @@ def test_a_reset_waits_for_each(cluster_of: Callable[[float], TwoReplicas], wait
     )
     assert read_records(store, "s")[KEY].phase is Phase.EMPTY
     assert 0 <= cluster.clock.now_ms() - Clock.ms - waits_s * 1000 < 1000
+
+
+def test_all_is_there_and_nothing_can_be_counted(
+    cluster_of: Callable[[float], TwoReplicas], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚑ A person was believed at once, where no route leads to the table: the rows of the insert came afterwards."""
+    cluster = cluster_of(20)
+    cluster.two[0].gone = False
+    store = in_doubt(cluster)
+    monkeypatch.setattr(cluster, "is_routed", lambda _: False)
+    plan = plan_resolve(cluster, store, cast("KafkaAdmin", None), "t", [], "landed", pipeline=lambda _: "")
+    carry_out(cluster, store, plan, "resolve")
+    assert read_records(store, "s")[KEY].phase is Phase.AFTER
+    assert 0 <= cluster.clock.now_ms() - Clock.ms - 20_000 < 1000
 
 
 @pytest.mark.parametrize("starts", [0, 1])
