@@ -404,19 +404,21 @@ RESEND_WOULD_DOUBLE = preflight(
 RESEND_LETTERS_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {letters:dead letters} of {ranges}: if the range is inserted again, they will be there twice",
-    "first copy the dead letters of an earlier topic of this name, if there are any, to another table (Kafka no "
-    "longer holds their records); then delete all of these dead letters on {url}, where they are kept: {delete}; then"
-    " run this command again before you start the job, because ClickHouse would otherwise drop the new ones as "
-    "duplicates",
+    "first copy the dead letters of records that Kafka no longer holds, with their replay marks, to another table "
+    "(those of an earlier topic of this name; in a compacted topic, all of them); then delete all of these dead letters"
+    " on {url}, where they are kept: {delete}; then run this command again before you start the job, because "
+    "ClickHouse would otherwise drop the new ones as duplicates; once the range has landed, insert the copied ones "
+    "that are missing",
 )
 RESEND_MAY_DOUBLE = preflight(
     "CHS-322",
     "{table} holds {rows:rows} of {ranges}; after a reset, a recovery or a recreated topic, chsink cannot tell "
     "whether they belong to this range",
     "if every row of this range is there once, and so are its dead letters, pass --landed; to insert the range again,"
-    " first copy rows of an earlier topic to another table (Kafka no longer holds their records), then delete all of "
-    "these rows, older ones too, {where}: {delete}; then run this command again before you start the job: it gives "
-    "the range new tokens, and without them ClickHouse would drop the rows as duplicates",
+    " first copy the rows of records that Kafka no longer holds to another table (those of an earlier topic; in a "
+    "compacted topic, all rows), then delete all of these rows, older ones too, {where}: {delete}; then run this "
+    "command again before you start the job: it gives the range new tokens, and without them ClickHouse would drop the "
+    "rows as duplicates; once the range has landed, insert the copied rows that are missing",
 )
 EXPIRED_NOT_HELD = preflight(
     "CHS-322",

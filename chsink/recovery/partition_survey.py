@@ -289,7 +289,8 @@ class PartitionSurvey:
             f"in all; rows follow up to {seen.range.end - 1}; the next start cannot insert exactly what is "
             f"missing: {cut}",
             f"{REMOVED_SHARDS}; otherwise {self._delete_from(lost[0].start)}; then add `--accept-removed` to this "
-            "command: the next start inserts these records, and all after them; only if a filter of your program "
+            "command: the next start inserts these records, and all after them (then insert the copied ones that are "
+            "missing); only if a filter of your program "
             f"leaves out each of these records, {_count(lost)} in all, delete nothing and add "
             f"`{option_for(self._key, lost)}` instead",
         )
@@ -374,7 +375,10 @@ class PartitionSurvey:
         views = also_from(views_of(self._target.shards))
         delete = f"{self._target.table.deleting(self._which(offset))}{views}"
         letters = "" if self._clickhouse.letters is None else f"; and {self._letters_from(offset)}"
-        return f"delete the rows from offset {offset} on, on each shard: {delete}{letters}"
+        return (
+            f"delete the rows from offset {offset} on (in a compacted topic, first copy these rows and dead letters to "
+            f"other tables: Kafka may no longer hold all of their records), on each shard: {delete}{letters}"
+        )
 
     def _letters_from(self, offset: int) -> str:
         """The same of dead letters alone, where a table holds them."""
