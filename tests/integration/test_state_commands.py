@@ -580,7 +580,7 @@ def on_the_page(title: str, job: Job) -> None:
         names = {
             "flights": job.name,
             "chsink_state": str(store.table),
-            "state_backup": f"{DATABASE}.backup_{job.topic}",
+            "state_backup": f"`{DATABASE}`.`backup {job.topic}`",
         }
         for statement in re.sub("|".join(names), lambda found: names[found[0]], block).split(";")[:-1]:
             command(store.client.url, statement)
