@@ -184,7 +184,7 @@ def test_records_that_only_the_tables_hold(
     error, rows, bad = happen(filled, spark, failpoints)
     words, which, fixes = [*command_of(error, *more[:1]), *more[1:]], dict[str, str](), ""
     while (said := ask(filled, words)).exit_code == 2 and len(fixes) < 10_000:
-        fixes += fix_of(said)
+        fixes += fix_of(said).replace("fix: ", "")
         for statement in statements_of(said, "DELETE FROM"):
             [(quoted, held)] = re.findall(r"DELETE FROM (\S+) WHERE (.+)", statement)
             name = quoted.replace("`", "")
