@@ -53,7 +53,8 @@ class Mark:
     """What a table held on one shard at one moment: a count of its ``blocks`` that only grows, and since when its
     tokens are kept (by the server's own clock, in s): its server's start or, where Keeper has them, the table's latest
     definition.  The growth tells how many inserts came since.  ``fed`` counts the blocks of all tables that its views
-    fill, together; ``feeds`` is a digest of which tables these are, "" if there are none.  ``at_s`` is that moment by
+    fill, together; ``feeds`` is a digest of which tables these are and of the kind of tokens that the server keeps in
+    Keeper, "" if there is nothing of both.  ``at_s`` is that moment by
     the server's clock: a client's clock never decides how old a token is.  ``uuids`` is a digest of the UUIDs that
     Replicated tables have on the replica that answered, "" if there are none.  ``window`` is what tokens were kept for:
     blocks of the table, blocks of the table that forgets soonest of those that its views fill, and seconds; 0 where

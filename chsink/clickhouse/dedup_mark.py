@@ -16,6 +16,7 @@ shard; the growth since bounds the blocks that came.
 - A Replicated table numbers blocks per table partition; the entries of its replication log count them all, dropped
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
+- ClickHouse has changed the kind of tokens that Replicated tables keep in Keeper: another version may not find them.
 - A Replicated table that was dropped and restored under its Keeper path remembers nothing, and may have as many blocks
   or more.  Its UUID is new.  Another replica has another UUID, too, but its table is older than the range.
 """
@@ -111,10 +112,13 @@ def _in_keeper_alone(table: TargetTable) -> bool:
 
 
 def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
-    """A digest, the same on every replica: a Keeper path names a table wherever it is, a UUID may be none at all."""
+    """A digest, the same on every replica of a version: a Keeper path names a table wherever it is, a UUID may be none
+    at all.
+    """
+    kinds = sorted({facts[each.at].tokens for each in table.with_fed if in_keeper(each.engine)} - {""})
     names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
     views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
-    return digest_of([*sorted(names), *views]) if names else ""
+    return digest_of([*sorted(names), *views, *kinds]) if names or kinds else ""
 
 
 def _altered(view: TableFacts) -> str:
@@ -218,7 +222,7 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     if now.feeds != then.feeds:
         return (
             "the table's views, or the tables that they fill, have changed since the range was announced, or the "
-            "server that answers now may give the views' blocks other tokens"
+            "server that answers now may give blocks other tokens (after an upgrade of ClickHouse, or of a view)"
         )
     if now.uuids != then.uuids and (now.since_s >= then.at_s or not _in_keeper_alone(table)):
         return "the table, or one that its views fill, was created again after the range was announced"

@@ -17,17 +17,21 @@ AT_ONCE: Final = 150
 """The most tables that one statement names: even the longest names stay below the default ``max_query_size``."""
 _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-Za-z]*[(]''[^'']*'', ''[^'']*''', '')"
 _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_table)))"
+VERSION: Final = "toUInt32OrZero(splitByChar('.', version())[1]) * 100 + toUInt32OrZero(splitByChar('.', version())[2])"
+"""The server's, such as 2602 for 26.2."""
+_TOKENS = f"multiIf({VERSION} < 2602, '', {VERSION} < 2606, 'both', 'unified')"
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
     f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(toUnixTimestamp(now())) AS number, "
     "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s, "
-    "toInt64(toUnixTimestamp(metadata_modification_time)) AS defined_s FROM system.tables WHERE {tables}"
+    f"toInt64(toUnixTimestamp(metadata_modification_time)) AS defined_s, {_TOKENS} AS tokens "
+    "FROM system.tables WHERE {tables}"
 )
 _PATHS = (
-    "SELECT 'path', database, table, zookeeper_path, '', '', toInt64(0), toInt64(0), toInt64(0) "
+    "SELECT 'path', database, table, zookeeper_path, '', '', toInt64(0), toInt64(0), toInt64(0), '' "
     "FROM system.replicas WHERE {parts}"
 )
-_COUNTED = "SELECT 'blocks', database, table, '', '', '', toInt64({number}), toInt64(0), toInt64(0) FROM {source}"
+_COUNTED = "SELECT 'blocks', database, table, '', '', '', toInt64({number}), toInt64(0), toInt64(0), '' FROM {source}"
 _PARTS = "system.parts WHERE {parts} GROUP BY database, table"
 BLOCKS: Final = _COUNTED.format(number="max(max_block_number)", source=_PARTS)
 LOG_ENTRIES: Final = _COUNTED.format(
@@ -49,7 +53,8 @@ class TableFacts:
     differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement and of
     its views' names, the same on every replica.  ``blocks`` are counted as was asked, None where nothing is counted of
     it.  ``at_s`` is the server's time when it answered.  ``uuid``, and when the table was made or altered
-    (``defined_s``), are those of the server that answered.
+    (``defined_s``), are those of the server that answered; so is the kind of ``tokens`` that it keeps in Keeper: since
+    26.6, it does not find those that a server before 26.2 kept.
     """
 
     identity: str
@@ -60,6 +65,7 @@ class TableFacts:
     started_s: int
     defined_s: int
     at_s: int
+    tokens: str = ""
 
 
 def read_facts(
@@ -88,12 +94,13 @@ def _together(rows: Iterable[ResultRow]) -> dict[TableName, TableFacts]:
         kinds[kind][TableName(database, table)] = tuple(said)
     found = {}
     for name, (uuid, engine, digest, *times) in kinds["is"].items():
-        at_s, started_s, defined_s = map(int, times)
+        at_s, started_s, defined_s = map(int, times[:3])
         path, *_ = kinds["path"].get(name, ("",))
         identity = str(path if engine.startswith("Replicated") else uuid)
         blocks = int(kinds["blocks"][name][3]) if name in kinds["blocks"] else None
         definition = f"{identity} {engine} {digest}"
-        found[name] = TableFacts(identity, str(uuid), engine, definition, blocks, started_s, defined_s, at_s)
+        facts = identity, str(uuid), engine, definition, blocks, started_s, defined_s, at_s
+        found[name] = TableFacts(*facts, *map(str, times[3:]))
     return found
 
 

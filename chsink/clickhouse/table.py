@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from chsink.clickhouse.definition import Ttl, has_projections, own_settings, ttl_of
-from chsink.clickhouse.describe import TableFacts, in_groups, named, read_facts
+from chsink.clickhouse.describe import VERSION, TableFacts, in_groups, named, read_facts
 from chsink.clickhouse.feeds import filled_by_views
 from chsink.decode.columns import Column
 from chsink.errors import preflight
@@ -241,16 +241,19 @@ def _described(
 WINDOW: Final = ("replicated_deduplication_window", "replicated_deduplication_window_seconds")
 NOT_REPLICATED: Final = "non_replicated_deduplication_window"
 SETTINGS: Final = ("async_insert", NOT_REPLICATED, *WINDOW)
+_ENTRIES = "entries of a block"
 
 
 def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:
-    """The server's MergeTree defaults."""
+    """The server's MergeTree defaults; and how many entries the token log of a plain table has for each block."""
     source = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
     names = ", ".join(f"'{s}'" for s in SETTINGS)
-    rows = client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names})")
+    entries = f"SELECT '{_ENTRIES}', if({VERSION} BETWEEN 2602 AND 2605, '2', '1')"
+    rows = client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names}) UNION ALL {entries}")
     return {str(name): str(value) for name, value in rows}
 
 
 def _effective_settings(settings: Mapping[str, str], engine_full: str) -> dict[str, str]:
-    """The defaults, overridden by the table's own settings."""
-    return {s: settings.get(s, "0") for s in SETTINGS} | own_settings(engine_full, SETTINGS)
+    """The defaults, overridden by the table's own settings.  A plain table's window holds entries of its token log."""
+    found = {s: settings.get(s, "0") for s in SETTINGS} | own_settings(engine_full, SETTINGS)
+    return found | {NOT_REPLICATED: str(int(found[NOT_REPLICATED]) // int(settings.get(_ENTRIES, 1)))}

@@ -77,6 +77,8 @@ class Server(OneServer):
     altered: Collection[str] = ()
     identity: str = "u"
     defined_s: int = -1_000_000
+    tokens: str = ""
+    entries: int = 1
     columns: list[tuple[str, str, str, str]] = field(default_factory=list)
     answers: list[Exception] = field(default_factory=list)
     away: list[Exception] = field(default_factory=list)
@@ -111,7 +113,7 @@ class Server(OneServer):
         if "engine_full" in sql:
             return [(*name, "MergeTree ORDER BY n") for name in self._named(sql)]
         if "merge_tree_settings" in sql:
-            return list(table().merge_tree.items())
+            return [*table().merge_tree.items(), ("entries of a block", str(self.entries))]
         if "dependencies_table)" in sql and "sipHash128" not in sql:
             return [(*name, []) for name in self._named(sql)]
         if "sipHash128" in sql:
@@ -124,10 +126,11 @@ class Server(OneServer):
         """What :mod:`chsink.clickhouse.describe` asks."""
         for name in self._named(sql) if self.definition else ():
             engine, digest = self.engine, self.definition + "'" * (name[1] in self.altered)
-            yield ("is", *name, self.identity, engine, digest, self.mark.at_s, self.mark.since_s, self.defined_s)
-            yield ("path", *name, self.identity, "", "", 0, 0, 0)
+            times = self.mark.at_s, self.mark.since_s, self.defined_s
+            yield ("is", *name, self.identity, engine, digest, *times, self.tokens)
+            yield ("path", *name, self.identity, "", "", 0, 0, 0, "")
             if self.mark.blocks is not None:
-                yield ("blocks", *name, "", "", "", self.mark.blocks, 0, 0)
+                yield ("blocks", *name, "", "", "", self.mark.blocks, 0, 0, "")
 
     def _named(self, sql: str) -> Iterator[tuple[str, str]]:
         """The tables that a question names."""

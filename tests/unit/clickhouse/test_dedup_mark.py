@@ -18,7 +18,7 @@ from chsink.clickhouse.dedup_mark import (
     why_too_late,
 )
 from chsink.clickhouse.describe import AT_ONCE
-from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, read_settings
 from chsink.errors import AlteredError
 from chsink.formats.pipeline import digest_of
 from chsink.ports import Unanswered
@@ -154,6 +154,29 @@ def test_a_window_that_was_raised_remembers_nothing_again(engine: str, fed: bool
     assert why_forgotten(remembering(20, 500), then, grown[0]), "one that was lowered counts as it is"
 
 
+@pytest.mark.parametrize(
+    ("engine", "why"), [("ReplicatedMergeTree", "after an upgrade of ClickHouse"), ("MergeTree", "")]
+)
+def test_another_version_may_not_find_the_tokens(engine: str, why: str) -> None:
+    """⚑ Found by an adversary: ClickHouse 26.7 does not find what 25.8 kept in Keeper, and rows were there twice.  (A
+    plain table's server restarts with its upgrade.)
+    """
+    old, new = (
+        look(Server(StoppedClock(), engine=engine, tokens=kind), table(engine)).mark for kind in ("", "unified")
+    )
+    assert why_forgotten(table(engine), old, old) is why_forgotten(table(engine), new, new) is None
+    assert why in (why_forgotten(table(engine), old, new) or "")
+    assert why in (why_forgotten(table(engine), new, old) or "")
+
+
+def test_a_token_log_with_two_entries_for_each_block_remembers_half() -> None:
+    """⚑ Found by an adversary: ClickHouse 26.2 to 26.5 stored again what chsink counted as remembered."""
+    for entries, blocks in ((1, 100), (2, 50)):
+        server = Server(StoppedClock(), entries=entries)
+        [settings] = read_settings(server, [table()]).values()
+        assert table(merge_tree=settings).window_blocks == blocks
+
+
 def test_a_tenth_of_the_window_is_spare() -> None:
     assert usable_blocks(table()) == 90
     assert usable_blocks(table(merge_tree={"non_replicated_deduplication_window": "5"})) == 5
@@ -162,9 +185,9 @@ def test_a_tenth_of_the_window_is_spare() -> None:
 @pytest.mark.parametrize(
     ("engine", "asked"),
     [
-        ("MergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0) FROM system.parts"),
-        ("ReplacingMergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0) FROM system.parts"),
-        ("ReplicatedMergeTree", "toInt64(log_max_index), toInt64(0), toInt64(0) FROM system.replicas"),
+        ("MergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0), '' FROM system.parts"),
+        ("ReplacingMergeTree", "toInt64(max(max_block_number)), toInt64(0), toInt64(0), '' FROM system.parts"),
+        ("ReplicatedMergeTree", "toInt64(log_max_index), toInt64(0), toInt64(0), '' FROM system.replicas"),
         ("SharedMergeTree", "GROUP BY database, table, partition_id"),
     ],
 )
