@@ -43,7 +43,8 @@ LOG_SHRANK = halt(
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was recreated; in the latter case, "
+    "Kafka lost records, or the topic was created again. "
+    + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "
     + RESUME_EITHER,
@@ -51,7 +52,8 @@ PLAN_SHRANK = halt(
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
-    "none of these offsets has landed; Kafka lost records, or the topic was recreated; in the latter case, "
+    "none of these offsets has landed; Kafka lost records, or the topic was created again. "
+    + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "
     + RESUME,
@@ -147,7 +149,10 @@ IN_DOUBT_LOST = halt(
     + "check the table, then run `chsink state resolve {arguments}` with "
     + ALL_THERE
     + "; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
-    "--lost to give up all missing rows; afterwards, if the topic was created again, " + NEW_CHECKPOINT,
+    "--lost to give up all missing rows; afterwards, if the topic was created again: "
+    + SAME_RECORDS
+    + OLD_VERSIONS
+    + NEW_CHECKPOINT,
     runbook='With errors.in_doubt = "dead_letter", the job does by itself what --expired does, and '
     "[lists the offsets](dead-letters.md#offsets-that-kafka-deleted).",
 )
@@ -323,7 +328,8 @@ FOREIGN_ROWS = halt(
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was recreated; in the latter case, "
+    "Kafka deleted records, or the topic was created again. "
+    + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "
     + RESUME_EITHER

@@ -56,7 +56,9 @@ PARTITION_MISSING = preflight(
     "CHS-201",
     "topic {topic} at {bootstrap} has no partition {partition}",
     "if the topic was created again with fewer partitions, add the missing ones; if the partition is gone for good, "
-    "stop the job, run `chsink state reset {topic:shell} {partition}` to forget its state, keep its rows, and "
+    "stop the job, run `chsink state reset {topic:shell} {partition}` to forget its state, and keep its rows. Then: "
+    + SAME_RECORDS
+    + OLD_VERSIONS
     + NEW_CHECKPOINT,
 )
 NO_TABLE = preflight(
@@ -474,7 +476,7 @@ PARTITIONS_GONE = preflight(
     "CHS-226",
     "state is recorded for {topic} partitions {partitions}, which no longer exist: the topic was recreated with fewer",
     "if that is intended, forget their state: stop the job and run `{reset}`; keep their rows: Kafka no longer has "
-    "these records; then " + NEW_CHECKPOINT,
+    "these records. Then: " + SAME_RECORDS + OLD_VERSIONS + NEW_CHECKPOINT,
 )
 DOUBT_NOT_ROUTED = preflight(
     "CHS-227",
@@ -526,7 +528,9 @@ DOUBT_RECREATED = preflight(
     WRONG_CLUSTER
     + "check the table, then run `chsink state resolve {arguments}` with "
     + ALL_THERE
-    + ", or --lost to give up the missing rows; then "
+    + ", or --lost to give up the missing rows. Then: "
+    + SAME_RECORDS
+    + OLD_VERSIONS
     + NEW_CHECKPOINT,
 )
 DOUBT_NOT_PROBED = preflight(

@@ -39,7 +39,8 @@ COPY_ELSEWHERE: Final = (
     "since, run `chsink state recover --senders-gone --replace` (a new checkpoint alone would land all records again); "
 )
 SAME_RECORDS: Final = (
-    "if the topic holds the same records as before, as after a move to another cluster, first name a new table in its "
+    "if the topic was created again with the same records, as after a move to another cluster, first name a new table "
+    "in its "
     '[[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
