@@ -680,7 +680,7 @@ TOO_MANY_COLUMNS = preflight(
 COLUMNS_NOT_ADDED = preflight(
     "CHS-288",
     "{url} refused to add columns to {table}: {reason}",
-    "run {sql}, with other types if you prefer; then start again: chsink settles the range",
+    "run {sql}; other types are fine, too; then start again: chsink settles the range",
 )
 ADD_NOT_GRANTED = preflight(
     "CHS-288",
