@@ -708,10 +708,10 @@ MIRROR_CONNECTOR_EVENTS_GONE = preflight(
     "CHS-357",
     "Kafka holds events of control topic {topic}-{partition} only from offset {first} on: the events that are gone may "
     "report files of the Kafka Connect sink that wait for a commit to Iceberg table {table}",
-    "if the table has the row of each record below the offsets of group {reads}, no file waits for a commit: mark all "
-    "earlier events as committed: kafka-consumer-groups.sh --bootstrap-server BROKER --group {group} --topic "
-    "{topic}:{partition} --reset-offsets --to-offset {first} --execute; then run the command again. Otherwise, "
-    + _FROM_THE_START,
+    "if each table named here has the row of each record below the offsets of group {reads}, and no row of a later "
+    "one, no file waits for a commit: mark all earlier events as committed: kafka-consumer-groups.sh "
+    "--bootstrap-server BROKER --group {group} --topic {topic}:{partition} --reset-offsets --to-offset {first} "
+    "--execute; then run the command again. Otherwise, for each table where this is not so: " + _FROM_THE_START,
 )
 MIRROR_CONNECTOR_FILE = preflight(
     "CHS-357",

@@ -243,7 +243,7 @@ class _Look:
             if first > max(stored.get(number, 0), self.left.passed.get(number, 0)):
                 topic, group = self.connector.control_topic, self.connector.coordinator_group
                 said = {"topic": topic, "partition": number, "group": group, "reads": self.connector.group}
-                raise halts.MIRROR_CONNECTOR_EVENTS_GONE(table=name, first=first, **said)
+                self.unsure.append(halts.MIRROR_CONNECTOR_EVENTS_GONE(table=name, first=first, **said))
         return stored
 
     def _file(self, name: str, read: TableRead, entry: Mapping[str, object]) -> DataFile:

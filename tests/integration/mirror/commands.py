@@ -31,11 +31,13 @@ def follow(bench: Bench, said: Said, *wanted: str, more: Sequence[str] = (), job
     return done
 
 
-def name_an_empty_table(bench: Bench, said: Said, schema: Schema = SCHEMA) -> None:
-    """Do what the message says to land everything that Kafka holds, in the table ``shop.anew``."""
+def name_an_empty_table(bench: Bench, said: Said, schema: Schema = SCHEMA, beside: Sequence[str] = ()) -> None:
+    """Do what the message says to land everything that Kafka holds, in the table ``shop.anew`` in place of all others
+    but ``beside``.
+    """
     says(said, "empty table", "[[mirror.route]]", "its name and --reread")
     bench.catalog().create_table("shop.anew", schema)
-    bench.tables = ("anew",)
+    bench.tables = (*beside, "anew")
     follow(bench, said, "--reread", more=["shop.anew"])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile
 
+from chsink.embedded.topics import delete_records
 from chsink.mirror.control import Names
 from chsink.mirror.events import (
     DataComplete,
@@ -108,6 +109,13 @@ class ConnectSink:
         if move:
             with self.names.sender(f"coordinator-{self.name}", f"{self.group}-coord") as sender:
                 sender.send("x", [], {TopicPartition(self.control_topic, p): at for p, at in self.read.items()})
+
+    def delete_events(self) -> None:
+        """As Kafka does, by the topic's retention."""
+        for number in (0, 1):
+            at = TopicPartition(self.control_topic, number)
+            if end := self.bench.admin.log_ends([at])[at]:
+                delete_records(self.bench.kafka.bootstrap, self.control_topic, number, end)
 
     def stored(self, table: str) -> dict[int, int]:
         """By the table's newest snapshot that has it."""

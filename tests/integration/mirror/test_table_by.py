@@ -31,6 +31,7 @@ from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.connect_sink import ConnectSink
 from tests.support.job import eventually
 from tests.support.kafka import produce
 from tests.support.told import says, statements_of, words_of
@@ -215,6 +216,31 @@ def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> Non
             follow(bench, said, "backfill", "--apply", more=["shop.e"], job=job_of(bench, new))
         hand_over(*send(bench, "xy"))
         eventually("all", lambda: offsets(bench, "e", "b") == {"e": [0, 2, 4], "b": [1, 3, 5]})
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
+def test_an_empty_table_in_place_of_one_that_a_connector_filled(make_bench: MakeBench) -> None:
+    """Its last file waits, and Kafka deleted the event."""
+    bench, old, new = make_bench(tables=("a", "b", "e")), {"x": "a", "y": "b"}, {"x": "e", "y": "b"}
+    sink = ConnectSink(bench)
+    sink.write(*send(bench, "xx"), tables=["a"])
+    sink.write(*send(bench, "yy"), tables=["b"])
+    sink.commit()
+    sink.write(*send(bench, "x"), tables=["a"])
+    sink.delete_events()
+    refused = run(bench, ["mirror", "takeover"], job_of(bench, old))
+    assert refused.exit_code == 2 and "CHS-357" in refused.stderr, refused.output
+
+    says(refused, "With table_by, do this instead", "start the mirror; stop it; create an empty table and name it in")
+    follow(bench, refused, "--skip", more=["shop.a", "shop.b"], job=job_of(bench, old))
+    assert run(bench, ["doctor", "--problems"], job_of(bench, old)).output.count("CHS-359") == 0
+    with running(bench, mirror_of(bench, old)):
+        pass
+    with running(bench, mirror_of(bench, new)) as hand_over:
+        follow(bench, refused, "backfill", "--apply", more=["shop.e"], job=job_of(bench, new))
+        hand_over(4, send(bench, "xy")[1])
+        eventually("all", lambda: offsets(bench, "e", "b") == {"e": [0, 1, 4, 5], "b": [2, 3, 6]})
 
 
 @pytest.mark.soak

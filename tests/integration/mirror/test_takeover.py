@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -417,31 +419,77 @@ def test_a_topic_that_was_created_again(make_bench: MakeBench) -> None:
     assert bench.landed() - before == bench.sent()
 
 
+def holds_all(bench: Bench, sink: ConnectSink, said: str, name: str = "orders") -> bool:
+    """What the message asks of a table."""
+    says(said, f"has the row of each record below the offsets of group {sink.group}, and no row of a later one")
+    with closing(sink.names.offsets()) as group:
+        at = group.committed([bench.tp()])[bench.tp()] or 0
+    return bench.landed(name) == Counter(one for one in bench.sent() if one[1] < at)
+
+
 @pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
 def test_events_that_kafka_deleted(make_bench: MakeBench) -> None:
-    from chsink.embedded.topics import delete_records
+    """⚑ One refusal names all tables and partitions."""
+    bench = make_bench(tables=("orders", "archive"))
+    sink = ConnectSink(bench)
+    for number in range(4):
+        sink.write(*bench.produce([number]))
+    sink.commit()
+    bench.produce([9])
+    sink.delete_events()
+    said = refused(bench)
+    assert "Iceberg table shop.orders; shop.archive" in said
+    assert all(holds_all(bench, sink, said, name) for name in bench.tables)
+    reset_groups(bench, sink.names, said)
+    says(said, "then run the command again")
+    assert [t["files"] for t in taken(bench)["tables"]] == [0, 0]
+    lands_on(bench)
 
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
+@pytest.mark.parametrize("rows", ["too few", "too many"])
+def test_events_that_kafka_deleted_of_files_that_waited(make_bench: MakeBench, rows: str) -> None:
+    """⚑ A group that was set back passed for right: no event was left that told where it had been."""
     bench = make_bench()
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
-    sink.commit(move=False)
+    sink.commit()
     sink.write(*bench.produce([3]))
-    sink.commit(move=False)
-    table = bench.catalog().load_table("shop.orders")
-    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
-    gone = 0
-    for number in (0, 1):
-        at = TopicPartition(sink.control_topic, number)
-        if first := bench.admin.log_ends([at])[at]:
-            delete_records(bench.kafka.bootstrap, sink.control_topic, number, first)
-            gone += 1
-    for _ in range(gone):  # each refusal names one partition
-        said = refused(bench)
-        says(said, "if the table has the row of each record below the offsets of group", "then run the command again")
-        reset_groups(bench, sink.names, said)
+    if rows == "too many":
+        sink.commit()
+        set_offset(sink.names, sink.group, bench.tp(), 2)
+    sink.delete_events()
+    said = refused(bench)
+    assert not holds_all(bench, sink, said)
+    name_an_empty_table(bench, said)
+    lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
+def test_events_that_kafka_deleted_of_files_that_waited_for_one_table(make_bench: MakeBench) -> None:
+    """⚑ The message named the first table, which has all.  The group that it sets counts for the other one, too: its rows
+    were left out without a word.
+    """
+    bench = make_bench(tables=("orders", "archive"))
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    sink.write(*bench.produce([3]))
+    sink.commit("orders", move=False)
+    sink.delete_events()
+    said = refused(bench)
+    assert "Iceberg table shop.orders; shop.archive" in said
+    assert [holds_all(bench, sink, said, name) for name in bench.tables] == [True, False]
+    name_an_empty_table(bench, said, beside=("orders",))
+    assert words_of(fix_of_finding(bench, "CHS-359"), "takeover")[:2] == ["mirror", "takeover"]
+    said = refused(bench)
+    assert "shop.anew" not in said and holds_all(bench, sink, said)
+    reset_groups(bench, sink.names, said)
     taken(bench)
-    assert sorted(n for _, _, n in bench.landed()) == [1, 2]
+    lands_on(bench)
 
 
 @pytest.mark.soak
