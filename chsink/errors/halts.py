@@ -745,19 +745,21 @@ MIRROR_MAIN_MOVED = preflight(
     "an ancestor of it, as far as its ancestors have not expired",
     "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
     " oldest first, with Spark's procedure cherrypick_snapshot; if some of them have expired, if the branch was "
-    "compacted, or if you cannot use Spark, insert into main the rows that only the branch has instead (compare "
-    "_kafka_topic, _kafka_partition and _kafka_offset); then create the branch anew from main: ALTER TABLE {table} "
-    "CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`, and start the mirror again",
+    "compacted, or if you cannot use Spark, insert into main the rows that only the branch has instead, without those "
+    "that others deleted from main (compare _kafka_topic, _kafka_partition and _kafka_offset); then create the branch "
+    "anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} "
+    "--skip`, and start the mirror again",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",
     "snapshot {snapshot} of branch {branch} cannot be published in {table}: snapshots between it and main's snapshot "
     "{main} have expired, so chsink cannot tell whether it contains main",
     "if nobody else has committed to main, move main to {snapshot} with Spark's procedure set_current_snapshot; "
-    "otherwise stop the mirror, insert into main the rows that only the branch has (compare _kafka_topic, "
-    "_kafka_partition and _kafka_offset), create the branch anew from main: ALTER TABLE {table} CREATE OR REPLACE "
-    "BRANCH `{branch}`; run `chsink mirror resolve {table} --skip`, and start the mirror again; in future, expire "
-    "snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that were not published",
+    "otherwise stop the mirror, insert into main the rows that only the branch has, without those that others deleted "
+    "from main (compare _kafka_topic, _kafka_partition and _kafka_offset), create the branch anew from main: ALTER "
+    "TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; run `chsink mirror resolve {table} --skip`, and start the "
+    "mirror again; in future, expire snapshots with `chsink mirror clean --expire-snapshots`, which keeps those that "
+    "were not published",
 )
 MIRROR_SNAPSHOT_NOT_THERE = preflight(
     "CHS-353",
