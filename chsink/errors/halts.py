@@ -196,8 +196,8 @@ DEAD_LETTERS_GROUP = halt(
     "{tp}: the consumer group {group} has offsets of a newer run of this sink that delivered dead letters ({note})",
     "stop every process of the job. If its state was restored from an older backup, run `chsink state recover "
     "--senders-gone --replace`: it finds the dead letters in the topic. Otherwise, if some dead letters may be "
-    "delivered twice, delete the group: kafka-consumer-groups.sh --bootstrap-server BROKER --delete --group {group}. "
-    "Then start again",
+    "delivered twice, delete the group: kafka-consumer-groups.sh --bootstrap-server BROKER --delete --group {group}; "
+    "then start again",
 )
 REPLAY_IN_DOUBT = halt(
     "CHS-336",

@@ -700,7 +700,7 @@ WINDOW_SHORT = preflight(
     "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
     "s (retry_for_s, insert_timeout_s, margin_s)",
     _SETTLED_FIRST
-    + "run ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest} on each replica; or "
+    + "run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or "
     "lower clickhouse.retry_for_s",
 )
 REPLICA_FORGETS = preflight(

@@ -158,7 +158,7 @@ def lowered(job: Job, _: str) -> None:
 WINDOWS: dict[str, tuple[str, str, int, str, Callable[[Job, str], None]]] = {
     "raised": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, f"raise {SECONDS} on each replica", raised),
     "lowered": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, "lower clickhouse.insert_timeout_s; or", lowered),
-    "altered": ("WINDOW_SHORT", "retry_for_s", 4000, "on each replica; or", alter),
+    "altered": ("WINDOW_SHORT", "retry_for_s", 4000, "run on each replica", alter),
     "patient": ("WINDOW_SHORT", "retry_for_s", 4000, "or lower clickhouse.retry_for_s", lowered),
 }
 

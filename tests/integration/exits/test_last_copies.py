@@ -221,8 +221,7 @@ def test_a_table_that_was_made_anew_its_view_and_replayed_dead_letters(
     assert "of each record that Kafka still holds, delete the rows in" in again
     assert "and in the targets of its views, however old" in again
     assert (
-        "and the dead letters that this sink wrote of these records for these tables, with their replay marks"
-        in again
+        "and the dead letters that this sink wrote of these records for these tables, with their replay marks" in again
     )
     [which] = re.findall(r"have (sink IN \(.*?\) AND `table` = '[^']+')", " ".join(done.output.split()))
     if expired:

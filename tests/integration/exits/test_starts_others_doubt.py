@@ -173,7 +173,7 @@ def test_a_range_of_an_earlier_topic(
     fix = before.fix("DOUBT_RECREATED")
     Person(job, spark).insist(words_of(fix, "resolve", verdict)[1:])
     leads_on("DOUBT_RECREATED", before, job)
-    says(fix, "then start with a new checkpoint")
+    says(fix, "start with a new checkpoint")
     job.drain(spark)
     assert sorted(offset for _, offset, *_ in (Counter(job.landed()) - earlier).elements()) == list(range(7))
     assert not look(job).wrong
