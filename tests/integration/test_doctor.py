@@ -247,11 +247,14 @@ def test_a_table_that_does_not_deduplicate(bench: Bench) -> None:
     assert not report.of("CHS-211"), "a table that remembers nothing has no window to compare with"
 
 
-def test_a_volatile_default_and_a_partition_key_on_it(bench: Bench) -> None:
-    bench.make_table(COLUMNS + ", at DateTime DEFAULT now()")
+@pytest.mark.parametrize(
+    "now", ["now()", "CURRENT_TIMESTAMP", "fromUnixTimestamp(toUInt32(generateSerialID('doctor')))"]
+)
+def test_a_volatile_default_and_a_partition_key_on_it(bench: Bench, now: str) -> None:
+    bench.make_table(f"{COLUMNS}, at DateTime DEFAULT {now}")
     assert bench.doctor().severities("CHS-209") == {"warning"}
     bench.client.command(f"DROP TABLE {bench.database}.t SYNC")
-    bench.make_table(COLUMNS + ", at DateTime DEFAULT now()", DEDUPLICATING.replace("ORDER", "PARTITION BY at ORDER"))
+    bench.make_table(f"{COLUMNS}, at DateTime DEFAULT {now}", DEDUPLICATING.replace("ORDER", "PARTITION BY at ORDER"))
     assert bench.doctor().errors == {"CHS-206"}
 
 

@@ -19,11 +19,18 @@ from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
 from chsink.notation.type_text import TypeNode, parse_type_text
 
 NON_DETERMINISTIC = re.compile(
-    r"\b(now\w*|today|yesterday|current_?(time|date)\w*|utc_?timestamp|rand\w*|generate(UUID|ULID|Snowflake)\w*"
-    r"|hostName|FQDN|getMacro|uptime|serverUUID|(server)?timezone|(initial_?)?query_?id|rowNumberIn\w*"
-    r"|dictGet\w*|joinGet\w*)\s*\(",
+    r"\b(now\w*|today|yesterday|curdate|current_?(time|date|query|request)\w*|utc_?timestamp|localtime\w*|rand\w*"
+    r"|fuzz\w*|generate(UUID|ULID|Snowflake|Serial|Random)\w*|datetime\w*ToUUIDv7|array(Partial)?Shuffle"
+    r"|arrayRandomSample|(full)?hostName|FQDN|displayName|getMacro|get(Server|MergeTree)?Setting\w*|getServerPort"
+    r"|tcpPort|file|filesystem\w+|(zookeeperSession)?uptime|serverUUID|(server)?timezone"
+    r"|(initial_?)?query_?(id|start_?time)|connection_?id|transactionID|runningConcurrency|blockNumber|rowNumberIn\w*"
+    r"|(dict(Get|Has|IsIn)|joinGet)\w*|ai(Classify|Extract|Filter|Generate|Redact|Translate))\s*\(",
     re.IGNORECASE,
 )
+_WITHOUT_BRACKETS = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\b(now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
+)
+"""Texts, and functions that a DEFAULT may name without brackets, unless there is a column of the name."""
 
 
 DYNAMIC_TYPES = 32
@@ -174,7 +181,8 @@ def volatile_columns(table: TargetTable) -> list[str]:
 
 def _volatile(expression: str, table: TargetTable, depth: int = 8) -> bool:
     """Whether a default depends on when or where it is computed, also through other columns' defaults."""
-    if NON_DETERMINISTIC.search(expression):
+    alone = {found[1] for found in _WITHOUT_BRACKETS.finditer(expression) if found[1]}
+    if NON_DETERMINISTIC.search(expression) or alone - {c.name for c in table.columns}:
         return True
     return depth > 0 and any(
         c.default_expression and _names(expression, c.name) and _volatile(c.default_expression, table, depth - 1)

@@ -157,6 +157,37 @@ def test_a_partition_key_through_another_columns_default() -> None:
     assert ("CHS-206", "error") in found(target(described))
 
 
+@pytest.mark.parametrize(
+    ("default", "volatile"),
+    [
+        ("initialQueryStartTime()", True),
+        ("initial_query_start_time()", True),
+        ("currentQueryID()", True),
+        ("generateSerialID('x')", True),
+        ("dateTimeToUUIDv7(at)", True),
+        ("localtime()", True),
+        ("curdate()", True),
+        ("fuzzBits(s, 0.1)", True),
+        ("getSetting('custom_x')", True),
+        ("dictHas('d', id)", True),
+        ("file('x')", True),
+        ("blockNumber()", True),
+        ("aiClassify('m', s)", True),
+        ("toDate(CURRENT_TIMESTAMP)", True),
+        ("now", True),
+        ("concat('now', 'it\\'s today')", False),
+        ("toDate(today)", False),
+        ("fromUnixTimestamp(id)", False),
+        ("profile(id)", False),
+        ("dateTimeToSnowflakeID(at)", False),
+    ],
+)
+def test_functions_that_change_from_insert_to_insert(default: str, *, volatile: bool) -> None:
+    described = table(("c", "String", "DEFAULT", default), ("today", "Date"), partition_key="c")
+
+    assert (("CHS-206", "error") in found(target(described))) is volatile
+
+
 def test_shards_must_be_alike() -> None:
     assert found(target(table(("id", "UInt32")), table(("id", "UInt64")))) == [("CHS-204", "error")]
 
