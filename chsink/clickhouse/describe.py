@@ -20,9 +20,12 @@ _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_t
 VERSION: Final = "toUInt32OrZero(splitByChar('.', version())[1]) * 100 + toUInt32OrZero(splitByChar('.', version())[2])"
 """The server's, such as 2602 for 26.2."""
 _TOKENS = f"multiIf({VERSION} < 2602, '', {VERSION} < 2606, 'both', 'unified')"
+_ZONE = "if(engine = 'MaterializedView', '', replaceOne(timezone(), 'Etc/', ''))"
+"""What texts without an offset mean in a table.  A view is described without it: its digest is kept with ranges."""
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
-    f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) AS digest, toInt64(toUnixTimestamp(now())) AS number, "
+    f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) || {_ZONE} AS digest, "
+    "toInt64(toUnixTimestamp(now())) AS number, "
     "toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s, "
     f"toInt64(toUnixTimestamp(metadata_modification_time)) AS defined_s, {_TOKENS} AS tokens "
     "FROM system.tables WHERE {tables}"
@@ -50,11 +53,11 @@ class TableFacts:
     """What a table is.
 
     ``identity`` differs for another table of the name: replicas of one table share its Keeper path, while their UUIDs
-    differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement and of
-    its views' names, the same on every replica.  ``blocks`` are counted as was asked, None where nothing is counted of
-    it.  ``at_s`` is the server's time when it answered.  ``uuid``, and when the table was made or altered
-    (``defined_s``), are those of the server that answered; so is the kind of ``tokens`` that it keeps in Keeper: since
-    26.6, it does not find those that a server before 26.2 kept.
+    differ when each was created by itself.  ``definition`` is a digest of that, of its CREATE statement, of
+    its views' names and of the server's time zone, the same on every replica.  ``blocks`` are counted as was asked,
+    None where nothing is counted of it.  ``at_s`` is the server's time when it answered.  ``uuid``, and when the table
+    was made or altered (``defined_s``), are those of the server that answered; so is the kind of ``tokens`` that it
+    keeps in Keeper: since 26.6, it does not find those that a server before 26.2 kept.
     """
 
     identity: str

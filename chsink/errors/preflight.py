@@ -643,7 +643,7 @@ ZOOKEEPER_LOGIN_REFUSED = preflight(
 )
 TABLE_CHANGED = altered(
     "CHS-233",
-    "{table} at {url} was altered, dropped or recreated while the job ran",
+    "{table} at {url} was altered, dropped or recreated, or its server has another time zone, since the job started",
     "start again: chsink settles what was in doubt for the earlier table, or halts and names the command to run",
 )
 COLUMNS_ALTERED = altered(

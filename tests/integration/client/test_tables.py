@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,30 @@ def test_an_altered_table_is_the_same_with_another_definition(clients: list[Clic
     clients[0].command(f"ALTER TABLE {DATABASE}.altered ADD COLUMN more String")
     after = read_table(clients[0], DATABASE, "altered")
     assert before.identity == after.identity and before.definition != after.definition
+
+
+def test_a_server_with_another_time_zone_describes_its_tables_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """⚡ A job went on with the zone of its start: one text became two instants.  A view's digest is kept with ranges."""
+    seen = list[tuple[str, str, str]]()
+    with EmbeddedClickHouse(tmp_path / "zoned") as server:
+        client = ClickHouseClient(Connection((server.url,)))
+        client.command(f"CREATE DATABASE {DATABASE}")
+        view = TableName(DATABASE, "view")
+        for zone in ("UTC", "Etc/UTC", "America/New_York"):
+            server.stop()
+            monkeypatch.setenv("TZ", zone)  # the engine here takes its zone from its environment
+            server.start()
+            if not seen:
+                make(client, "zoned", "MergeTree")
+                client.command(f"CREATE MATERIALIZED VIEW {view} TO {DATABASE}.zoned AS SELECT 1 AS id FROM system.one")
+            table = read_table(client, DATABASE, "zoned")
+            seen.append((table.timezone, table.definition, definitions(client, [view])[view]))
+        client.close()
+    zones, tables, views = zip(*seen, strict=True)
+    assert [*zones] == ["UTC", "Etc/UTC", "America/New_York"]
+    assert tables[0] == tables[1] != tables[2] and len({*views}) == 1
 
 
 @pytest.mark.parametrize("arguments", ["", ", version"])
