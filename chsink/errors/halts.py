@@ -18,6 +18,7 @@ from chsink.errors.steps import (
     RESUME,
     RESUME_EITHER,
     SAME_RECORDS,
+    WITHOUT_DEDUPLICATION,
     WRONG_CLUSTER,
 )
 
@@ -179,7 +180,7 @@ DEAD_LETTERS_INCOMPLETE = halt(
     "if Kafka still holds the range, run `chsink state resolve {arguments} --resend`; "
     + DELETE_AND_AGAIN
     + ". If Kafka has deleted records of the range and there are too many dead letters, copy one of each to another "
-    "table, delete all of them, and insert the copies with the setting insert_deduplicate = 0; then start again. If it "
+    f"table, delete all of them, and insert the copies {WITHOUT_DEDUPLICATION}; then start again. If it "
     "has deleted some and there are too few dead letters, run `chsink state resolve {arguments} --lost`, which gives "
     "up the records of the range that have neither a row nor a dead letter, and says how many; of these, produce again "
     "those that Kafka still holds",

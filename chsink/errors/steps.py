@@ -44,6 +44,9 @@ SAME_RECORDS: Final = (
     '[[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
+WITHOUT_DEDUPLICATION: Final = (
+    "with the setting insert_deduplicate = 0 (from ClickHouse 26.2 on, deduplicate_insert = 'disable')"
+)
 DELETE_AND_AGAIN: Final = "if it is refused, do what its fix says"
 LETTERS: Final = (
     "the dead letters that this sink wrote of these records for these tables, with their replay marks (in column sink, "

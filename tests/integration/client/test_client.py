@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -13,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chsink.clickhouse.client import ClickHouseClient, Connection, cached_client
+from chsink.errors.steps import WITHOUT_DEDUPLICATION
 from chsink.notation.sql import TableName, parse_table, quote_identifier, quote_string
 from chsink.ports import ServerRefused
+from tests.conftest import CHECKOUT
 from tests.support.examples import examples
 from tests.support.inserts import NOBODY, body, count, insert_into
 
@@ -49,6 +52,19 @@ def test_settings_reach_the_statement(client: ClickHouseClient, table: str) -> N
         settings = {"insert_deduplication_token": token, "insert_deduplicate": 1}
         client.insert(insert_into(table), body(10), settings, client.url)
     assert count(client, table) == 20
+
+
+def test_what_is_said_to_insert_the_same_rows_with(client: ClickHouseClient, table: str) -> None:
+    """⚡ insert_deduplicate = 0 alone does nothing on newer servers: a copy made again after a DELETE was dropped."""
+    page = (CHECKOUT / "docs" / "how-to" / "repair.md").read_text(encoding="utf-8")
+    [of_guide] = re.findall(r"IN \(.*?\) SETTINGS (.*?)\"$", page, re.MULTILINE)
+    [of_message] = re.findall(r"on, (.*)\)", WITHOUT_DEDUPLICATION)
+    values = "SELECT number AS a, '' AS b FROM numbers(2) ORDER BY ALL"
+    for how in (of_guide, of_message):
+        for _ in range(2):
+            client.command(f"INSERT INTO {table} (a, b) {values} SETTINGS {how}")
+            assert count(client, table) == 2, how
+            client.command(f"DELETE FROM {table} WHERE 1")
 
 
 def test_threads_share_a_client(client: ClickHouseClient, table: str) -> None:
