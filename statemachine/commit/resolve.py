@@ -141,7 +141,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
         first = max(log.start, links[tp].origin) if mine else log.start
         given_up[tp] = _lacking(there, first, links[tp].until)
     topics = {tp.topic for tp in (*links, *logs)}
-    links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}  # their routes may come back
+    if not reread:  # their routes may come back; what was rolled back of them is for a person to decide then
+        links |= {tp: link for tp, link in passed.items() if tp.topic not in topics}
     # a recreated topic may have fewer partitions
     links = {tp: link for tp, link in links.items() if link.topic_id == ids.get(tp.topic, link.topic_id)}
     return Resolved(replace(chain, links=links), group, because, given_up, frozenset(forgotten))

@@ -86,6 +86,17 @@ def test_a_rollback_to_before_a_topic_partition_began() -> None:
     assert decided is not None and decided.chain.links[OTHER] == Link("id", 100, 100), "nothing of it has landed yet"
 
 
+def test_a_topic_that_no_route_names_and_that_was_rolled_back() -> None:
+    """⚑ Its rows were gone, its ``until`` stayed: with its route again, they never landed.  Now ``START`` halts."""
+    gone = TopicPartition("gone", 0)
+    stored = replace(chain(9, 2, 2), links={TP: Link("id", 2, 9), gone: Link("g", 0, 4)})
+    found = view(FIRST, stored=stored)
+    assert gone not in of(found, TableVerdict.REREAD).chain.links
+    assert of(found, TableVerdict.SKIP).chain.links[gone] == Link("g", 0, 4)
+    kept = replace(FIRST, chain=replace(chain(5, None, 0), links={TP: Link("id", 2, 5), gone: Link("g", 0, 3)}))
+    assert of(view(kept, stored=stored), TableVerdict.REREAD).chain.links[gone] == Link("g", 0, 3)
+
+
 @pytest.mark.parametrize(
     "found",
     [
