@@ -88,10 +88,10 @@ class KnownTables:
         """Do something with each of these tables."""
         asked(work, names, self._threads)
 
-    def left(self, name: str) -> Links | None:
-        """What a table that is no target any more holds; None if it is gone."""
+    def left(self, name: str) -> tuple[TableRead, Chain] | None:
+        """A table that is no target any more, as :meth:`read` gives it; None if it is gone."""
         with self.beside([name]):
-            return self.read(name)[1].links if self.targets[name].table.load() else None
+            return self.read(name) if self.targets[name].table.load() else None
 
     @contextmanager
     def beside(self, names: Iterable[str]) -> Iterator[None]:

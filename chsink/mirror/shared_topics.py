@@ -31,6 +31,7 @@ class SharedTopics:
         """The tables that shared a topic with a target, and are no targets any more."""
         self.dropped = frozenset[str]()
         """Those that do not exist any more, either."""
+        self._lists: dict[str, TableRead | None] = {}
 
     def choice_of(self, tp: TopicPartition) -> str:
         """The fingerprint of what divides the topic's records among tables, "" if nothing does."""
@@ -51,12 +52,12 @@ class SharedTopics:
         """What a table that took the topic-partitions before holds."""
         if name in self._targets:
             return self._tables.read(name)[1].links
-        links = self._tables.left(name)
-        if links is None:
+        found = self._tables.left(name)
+        if found is None:
             self.dropped |= {name}
             return {}
         self.left |= {name}
-        return links
+        return found[1].links
 
     def _of(
         self,
@@ -97,12 +98,24 @@ class SharedTopics:
         choices = {share.sharing.choice for share in others.values() if share.since == newest}
         # a table that records named has begun later than others, by the same choice
         shares = {n: share.sharing for n, share in others.items() if share.sharing.choice in choices}
-        return frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads[n][0]))
+        return frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads))
 
-    def _known(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[str]:
-        """The tables of a sharing, also those that records named, as far as the table ``name`` lists them."""
-        yield from (table for table in sharing.tables if VALUE not in table)
-        yield from (table for table, _ in self._named(name, sharing, read))
+    def _known(self, name: str, sharing: Sharing, reads: Mapping[str, tuple[TableRead, Chain]]) -> Iterator[str]:
+        """The tables of a sharing, also those that records named, as far as the table ``name`` lists them, or one of
+        the sharing that left.
+        """
+        listed = [table for table in sharing.tables if VALUE not in table]
+        yield from listed
+        gone = [table for table in listed if table not in reads and len(listed) < len(sharing.tables)]
+        for read in (reads[name][0], *(self._gone(table) for table in gone)):
+            yield from (table for table, _ in (self._named(name, sharing, read) if read else ()))
+
+    def _gone(self, name: str) -> TableRead | None:
+        """A table that left, as it was at first: its list of tables changes no more."""
+        if name not in self._lists:
+            found = self._tables.left(name)
+            self._lists[name] = found and found[0]
+        return self._lists[name]
 
     def _named(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[tuple[str, str]]:
         """The tables of a sharing that the table ``name`` lists, as records named them, each with its uuid then."""

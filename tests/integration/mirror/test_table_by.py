@@ -17,17 +17,18 @@ from structlog.testing import capture_logs
 
 from chsink.clock import SystemClock
 from chsink.config import load
-from chsink.errors import HaltError
+from chsink.errors import ChsinkError, HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.coordination import Coordination
 from chsink.mirror.known_tables import Hole, KnownTables
-from chsink.mirror.named_tables import list_tables
+from chsink.mirror.named_tables import begin_tables, list_tables
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.tables import MirrorTable
 from chsink.mirror.task import Share
 from chsink.observe.logs import configure
 from chsink.statemachine.commit.resolve import TableVerdict
 from chsink.statemachine.ranges import OffsetRange
+from chsink.tables.iceberg import CreateNamed
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
@@ -105,6 +106,34 @@ def test_each_record_lands_in_the_table_that_it_names_also_after_the_map_changed
     with running(bench, mirror_of(bench, {"x": "b", "y": "a"})) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 8], "c": [5, 7]}
+
+
+def begun(bench: Bench, tables: Mapping[str, str], kinds: str) -> None:
+    """Deliver records of ``others``, as the driver does: it creates and lists the tables that they name."""
+    planned = send(bench, kinds)
+    for _ in range(2):
+        mirror = mirror_of(bench, tables, others="shop.{value}")
+        try:
+            with running(bench, mirror) as hand_over:
+                hand_over(*planned)
+        except ChsinkError as error:
+            begin_tables(mirror, error, CreateNamed(mirror, bench.admin, structlog.get_logger()))
+        else:
+            break
+
+
+def test_the_first_table_of_a_map_leaves_it_while_records_wait_for_one_that_records_named(
+    make_bench: MakeBench,
+) -> None:
+    """⚑ The list of these tables left with it, and what waited for them was lost silently."""
+    bench, old, new = make_bench(tables=("a", "b", "c")), {"x": "a", "y": "b"}, {"x": "c", "y": "b"}
+    begun(bench, old, "xyd")
+    planned = OffsetRange(*send(bench, "xyd"))
+    mirror_of(bench, old, others="shop.{value}").feeds().hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    with running(bench, mirror_of(bench, new, others="shop.{value}")):
+        pass
+    begun(bench, new, "xyd")
+    assert offsets(bench, "a", "b", "c", "d") == {"a": [0, 3], "b": [1, 4, 7], "c": [6], "d": [2, 5, 8]}
 
 
 @pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
