@@ -204,7 +204,9 @@ class Beginnings:
             for tp in tps:
                 try:
                     at = (committed[tp], starts[tp], fresh[tp])
-                    begun[tp] = self._begun(tp, ids[tp.topic], at, places[tp], rows=rows.get(tp.topic, {}))
+                    begun[tp] = self._begun(
+                        tp, ids[tp.topic], at, places[tp], rows=rows.get(tp.topic, {}), note=notes[tp]
+                    )
                 except Halted as halted:
                     if halted.why not in COMMITS_FIRST:
                         raise
@@ -256,9 +258,11 @@ class Beginnings:
         places: Mapping[str, TablePlace],
         *,
         rows: Mapping[str, str],
+        note: str,
     ) -> Beginning:
         """Where one topic-partition starts, by its tables' ``places`` and ``at``: the group's offset, the log's start,
-        and where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.
+        and where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.  ``note``:
+        the choice that is stored with the group's offset.
 
         Raises :class:`Halted`.
         """
@@ -269,6 +273,7 @@ class Beginnings:
             raise self._tables.halted(" ".join(older), CommitHalt.TOPIC_RECREATED, str(tp))
         lacking = {name: rows.get(name, "") for name in mine if places[name].link is None}
         holding = {name: row for name, row in lacking.items() if row}
+        stored = {link.choice for name in mine if (link := places[name].link) is not None}
         decided = begin(
             topic_id,
             committed,
@@ -277,6 +282,7 @@ class Beginnings:
             rows=bool(holding),
             log_start=log_start,
             waiting=self.waiting,
+            foreign=note not in {"", self._sharing.choice_of(tp), *stored},
         )
         if decided.halt is CommitHalt.ROWS_FOUND:
             raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))

@@ -146,7 +146,8 @@ class TablePlace:
 class Standing:
     """What group and tables know of one topic-partition.  ``places`` holds one entry for each table of its routes.
     ``rows``: a table that does not know it holds rows of it.  ``log_start``: the first offset that Kafka still holds.
-    ``waiting``: units may wait for a commit, behind a group that was lost or set back.
+    ``waiting``: units may wait for a commit, behind a group that was lost or set back.  ``foreign``: the choice that is
+    stored with the group's offset is another than the job file's, and than that of any of its tables.
     """
 
     topic_id: str
@@ -155,6 +156,7 @@ class Standing:
     rows: bool = False
     log_start: int = 0
     waiting: bool = False
+    foreign: bool = False
 
     @property
     def links(self) -> tuple[Link | None, ...]:
@@ -194,7 +196,8 @@ class Standing:
         """Whether ``table_by`` has changed, for a table that knows the topic-partition or by replacing all that do."""
         mine = [place for place in self.places if not place.left]
         replaced = any(p.joins and p.choice for p in mine) and not any(p.shares for p in mine)
-        return replaced or any(p.changed for p in mine)
+        back = self.foreign and not all(link.untouched for link in self.known)  # else a person lets them begin anew
+        return replaced or back or any(p.changed for p in mine)
 
 
 class Begin(StrEnum):
@@ -296,11 +299,12 @@ def begin(
     rows: bool = False,
     log_start: int = 0,
     waiting: bool = False,
+    foreign: bool = False,
 ) -> Beginning:
     """What to store before workers of a topic-partition start.  ``starting`` is where a fresh one begins; the rest is
     as in :class:`Standing`.
     """
-    standing = Standing(topic_id, committed, tuple(places), rows, log_start, waiting)
+    standing = Standing(topic_id, committed, tuple(places), rows, log_start, waiting, foreign)
     rule = first(START, standing)
     match rule.verdict:
         case CommitHalt() as halt:

@@ -136,6 +136,38 @@ def test_the_first_table_of_a_map_leaves_it_while_records_wait_for_one_that_reco
     assert offsets(bench, "a", "b", "c", "d") == {"a": [0, 3], "b": [1, 4, 7], "c": [6], "d": [2, 5, 8]}
 
 
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
+@pytest.mark.parametrize(("between", "last", "step"), [("ad", "cb", "ab"), ("ab", "cd", "cb")])
+def test_a_map_comes_back_after_another_replaced_all_its_tables(
+    make_bench: MakeBench, between: str, last: str, step: str
+) -> None:
+    """⚑ Its tables took again what the others had taken; or, where one of them had stayed, the way out led back to the
+    halt.
+    """
+    bench = make_bench(tables=("a", "b", "c", "d"))
+
+    def of(tables: str) -> dict[str, str]:
+        return dict(zip("xy", tables, strict=True))
+
+    def deliver(tables: str) -> None:
+        with running(bench, mirror_of(bench, of(tables))) as hand_over:
+            hand_over(*send(bench, "xyxy"))
+
+    deliver("cb")
+    if between == "ad":
+        with pytest.raises(HaltError, match="CHS-342") as error, running(bench, mirror_of(bench, of(between))):
+            pass
+        follow(bench, error.value, "--skip", job=job_of(bench, of(between)))
+    deliver(between)
+    with pytest.raises(HaltError, match="CHS-352") as error, running(bench, mirror_of(bench, of(last))):
+        pass
+    says(error.value, "in two steps, each with a start of the mirror: the first keeps a table of the map before it")
+    deliver(step)
+    deliver(last)
+    assert sorted(at for each in offsets(bench, *"abcd").values() for at in each) == [*range(16)]
+
+
 @pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
 def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBench) -> None:
     """Files were deleted before their commit: nobody knows which of the range's records were the table's."""
