@@ -492,7 +492,9 @@ MIRROR_CHAIN_DAMAGED = halt(
     "if a newer chsink wrote it, run that version; otherwise remove the property with ALTER TABLE {tables} UNSET "
     "TBLPROPERTIES ('{property}'); if its name begins with chsink.share, run `chsink mirror resolve` with all tables "
     "of the topic and --reread, and start again; if it begins with chsink.backfill, start again, and ask for the "
-    "backfill again; for any other property, start again: chsink continues where the table's snapshots end",
+    "backfill again; for any other property, start again: chsink continues where the table's snapshots end; if none of "
+    'the mirror\'s snapshots may be left, set mirror.added_tables = "halt" first: with "now", what waits for the table '
+    "would be left out",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = halt(
@@ -508,7 +510,8 @@ MIRROR_CHOICE_CHANGED = halt(
     "if you changed mirror.branch and not table_by, run `chsink mirror resolve` with all tables of the topic and "
     "--reread, then start again; otherwise chsink cannot tell which of the missing records belonged to which table: "
     "undo the change of table_by, run the mirror until `chsink mirror status` shows no pending offsets for {tables}, "
-    "stop it, and change table_by again",
+    "stop it, and change table_by again; if it halts once more, change table_by in two steps, each with a start of the "
+    "mirror: the first keeps a table of the map before it",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
     "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",
@@ -650,8 +653,7 @@ MIRROR_CONNECTOR_TABLE = preflight(
     "Iceberg table {table} was filled by the Kafka Connect sink of group {group}, and nothing says where the mirror "
     "should continue: records would land twice",
     "stop the connector and run `chsink mirror takeover`, which continues where it stopped; or name another table in "
-    "[[mirror.route]]; to go on without what the table lacks, run `chsink mirror resolve {table} --skip`: its plan "
-    "shows where each topic-partition continues",
+    "[[mirror.route]]",
 )
 MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",
@@ -746,7 +748,8 @@ MIRROR_MAIN_MOVED = preflight(
     "an ancestor of it, as far as its ancestors have not expired",
     "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
     " oldest first, with Spark's procedure cherrypick_snapshot; if some of them have expired, if the branch was "
-    "compacted, or if you cannot use Spark, insert into main the rows that only the branch has instead, without those "
+    "compacted or rolled back (`resolve --reread` then lands rows that main may have), or if you cannot use Spark, "
+    "insert into main the rows that only the branch has instead, without those "
     "that others deleted from main (compare _kafka_topic, _kafka_partition and _kafka_offset); then create the branch "
     "anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} "
     "--skip`, and start the mirror again",

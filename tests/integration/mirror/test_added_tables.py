@@ -156,3 +156,27 @@ def test_a_record_that_does_not_fit_holds_up_its_backfill_only(make_bench: MakeB
     with running(bench, open_mirror(load(job, environ={}), bench.admin), wait_s=None):
         pass
     assert offsets(bench, "b") == {"b": [0, 2, 3, 4]}
+
+
+@pytest.mark.soak
+def test_a_damaged_chain_of_a_table_whose_own_snapshots_expired(make_bench: MakeBench) -> None:
+    """⚑ Without its chain, it was a new table: what waited for it was left out without a word."""
+    bench = make_bench(tables=("a", "b"), schemas={"b": Schema(*SCHEMA.fields[:2])})
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce(range(4)))
+    b = bench.catalog().load_table("shop.b")
+    b.append(pa.table({"id": [100], "name": ["x"]}, schema=b.schema().as_arrow()))
+    head = b.refresh().current_snapshot()
+    assert head is not None
+    gone = [each.snapshot_id for each in b.snapshots() if each != head]
+    b.maintenance.expire_snapshots().by_ids(gone).commit()
+    [key] = [key for key in b.properties if key.startswith("chsink.chain")]
+    with bench.catalog().load_table("shop.b").transaction() as change:
+        change.set_properties({key: "{"})
+    with pytest.raises(HaltError, match="CHS-341") as halted, running(bench, mirror_of(bench, "a", "b")):
+        pass
+    says(halted.value, 'set mirror.added_tables = "halt" first')
+    with bench.catalog().load_table("shop.b").transaction() as change:
+        change.remove_properties(key)
+    with pytest.raises(HaltError, match="CHS-342"), running(bench, mirror_of(bench, "a", "b", added="halt")):
+        pass

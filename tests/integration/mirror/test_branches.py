@@ -91,6 +91,30 @@ def test_others_committed_to_main(make_bench: MakeBench) -> None:
     assert bench.landed() == bench.sent() + THEIRS
 
 
+def test_the_branch_was_rolled_back_behind_main(make_bench: MakeBench) -> None:
+    """⚑ CHS-353 let its snapshots be cherry-picked, with rows that main had."""
+    bench = make_bench(branch="audit")
+    land(bench, 1)
+    older = bench.catalog().load_table("shop.orders").metadata.snapshot_by_name("audit")
+    land(bench, 2, 3)
+    publish_all(bench)
+    table = bench.catalog().load_table("shop.orders")
+    table.manage_snapshots().remove_branch("audit").commit()
+    assert older is not None
+    table.manage_snapshots().create_branch(older.snapshot_id, "audit").commit()
+    with pytest.raises(Halted):
+        bench.coordinator()
+    bench.resolve(TableVerdict.REREAD)
+    land(bench, 4)
+    refused = run(bench, ["mirror", "publish"])
+    says(refused, "or rolled back (`resolve --reread` then lands rows that main may have)")
+    bring_to_main(bench, refused, 4)
+    follow(bench, refused, "--skip")
+    land(bench, 5)
+    publish_all(bench)
+    assert bench.landed() == bench.sent()
+
+
 def add_row(bench: Bench) -> None:
     """Others commit to main."""
     table = bench.catalog().load_table("shop.orders")
