@@ -664,6 +664,14 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "mirror stopped, move the mirror to a job file of its own with a new sink.name, remove the table property "
     "{property}, and run `chsink mirror takeover`",
 )
+MIRROR_CONNECTOR_BETWEEN = preflight(
+    "CHS-359",
+    "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's snapshot "
+    "{snapshot}, and the mirror has committed since: the table may have records twice",
+    "delete the connector; then, if Kafka still holds what the mirror has landed since, and nobody else has committed "
+    "since (see the metadata table `snapshots`), stop the mirror, roll the table back to snapshot {snapshot}, and run "
+    "`chsink mirror resolve {table} --reread`; or delete one of each two rows, and the connector's group",
+)
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
     "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",

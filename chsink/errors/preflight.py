@@ -987,11 +987,18 @@ MIRROR_NO_CATALOG_FILE = preflight(
 )
 MIRROR_OTHER_SINK = preflight(
     "CHS-263",
-    "Iceberg table {table} holds records of {topics} from sink {sink}, and none from this one: they would land twice",
+    "Iceberg table {table} takes records of {topics} from sink {sink}, and none from this one: they would land twice",
     "to continue what sink {sink} began, set sink.name back to it; to continue it under this sink's name: stop sink "
     "{sink} for good, run `chsink mirror recover` (the mirror will continue after the last offset in the rows), and "
     "only then remove the table property {property}; to land the records a second time, name another table in "
     "[[mirror.route]]",
+)
+MIRROR_SINK_BESIDE = preflight(
+    "CHS-263",
+    "sink {sink} has committed records of {topics} to Iceberg table {table} after this one: they land twice",
+    "let only one of the two sinks write to this table: name another table in [[mirror.route]] of the other one, and "
+    "delete the rows that landed twice; if it is sink {sink} that leaves the table for good, remove the table property "
+    "{property}",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",

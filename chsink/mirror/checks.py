@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
 
 from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
@@ -21,7 +21,7 @@ from chsink.mirror.names import faults
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.partitions import unusable
 from chsink.mirror.ports import KafkaTopics
-from chsink.mirror.tables import PropertyKeys, TableRead, lacks_branch, other_chains
+from chsink.mirror.tables import PropertyKeys, TableRead, lacks_branch, other_writers
 from chsink.mirror.topic import kafka_findings
 from chsink.mirror.types import unsupported
 from chsink.statemachine.commit.chain import DamagedChain, decode, read_chain
@@ -82,17 +82,34 @@ def _options(mirror: OpenMirror, route: MirrorRoute, table: Table) -> Iterator[F
 
 
 def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collection[str]) -> Iterator[Finding]:
-    """Refuse a table that this sink has not written yet and into which another sink wrote records of these topics."""
-    if keys.chain in table.properties:
-        return
-    for group, text in other_chains(keys, table.properties).items():
+    """Refuse a table that takes records of these topics from another sink, too: one that began before this sink, also
+    before this sink's branch was made, or one that has committed after it.
+    """
+    mine = table.properties.get(keys.chain)
+    for property_ in other_writers(keys, table.properties):
+        sink = property_.rpartition(".chsink-")[2]
+        theirs = replace(keys, group=f"chsink-{sink}")
+        same = property_ == theirs.chain
+        text = table.properties[property_] if same else "" if mine else _inherited(table, theirs)
         with suppress(DamagedChain):
-            links = decode(text).links
-            topics = {tp.topic for tp, link in links.items() if link.topic_id in topic_ids and not link.untouched}
-            if topics:
-                sink, property_ = group.removeprefix("chsink-"), replace(keys, group=group).chain
-                known = {"table": name, "topics": ", ".join(sorted(topics)), "sink": sink, "property": property_}
-                yield found(Severity.ERROR, preflight.MIRROR_OTHER_SINK, **known)
+            own, other = None if mine is None else decode(mine), decode(text)
+            links = {tp: link for tp, link in other.links.items() if link.topic_id in topic_ids}
+            if own is not None:
+                later = own.links if other.sequence > own.sequence else ()
+                links = {
+                    tp: x for tp, x in links.items() if tp in later and x.until > max(x.origin, own.links[tp].origin)
+                }
+            if links:
+                topics = ", ".join(sorted({tp.topic for tp in links}))
+                entry = preflight.MIRROR_OTHER_SINK if own is None else preflight.MIRROR_SINK_BESIDE
+                yield found(Severity.ERROR, entry, table=name, topics=topics, sink=sink, property=property_)
+
+
+def _inherited(table: Table, theirs: PropertyKeys) -> str:
+    """The chain of another sink's newest snapshot on the branch, "" if it has none."""
+    head = table.metadata.snapshot_by_name(theirs.branch)
+    summaries = (at.summary.additional_properties for at in ancestors_of(head, table.metadata) if at.summary)
+    return next((summary[theirs.summary] for summary in summaries if theirs.summary in summary), "")
 
 
 def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Finding]:
@@ -119,22 +136,25 @@ def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Fi
 
 
 def _connectors_since(mirror: OpenMirror, target: Target, read: TableRead) -> Iterator[Finding]:
-    """Refuse commits of Kafka Connect sinks after the mirror's newest one, if they read the same topics."""
-    own = next((snapshot for snapshot in read.view.lineage if snapshot.chain is not None), None)
-    above = takewhile(lambda snapshot: snapshot.chain is None, read.view.lineage)
-    since = {key for snapshot in above for key in marked(read.table, snapshot.snapshot_id)}
-    for key in sorted(since if own is not None else ()):
-        with in_words(mirror.names):
-            groups = [g for g in possible_groups(key) if group_topics(mirror.names, g) & target.topics]
-        if groups and own is not None:
-            known = {"table": target.table.identifier, "property": target.table.keys.chain}
-            yield found(
-                Severity.ERROR,
-                halts.MIRROR_CONNECTOR_AGAIN,
-                group=groups[0],
-                snapshot=own.snapshot_id,
-                **known,
-            )
+    """Refuse commits of Kafka Connect sinks after the mirror's newest one, if they read the same topics; warn of those
+    that lie between commits of the mirror.
+    """
+    name, keys = target.table.identifier, target.table.keys
+    above, said = set[str](), set[str]()
+    again = True
+    for at in ancestors_of(read.table.metadata.snapshot_by_name(keys.branch), read.table.metadata):
+        if not at.summary or keys.summary not in at.summary.additional_properties:
+            above |= {*marked(at)}
+            continue
+        for key in sorted(above - said):
+            with in_words(mirror.names):
+                groups = [g for g in possible_groups(key) if group_topics(mirror.names, g) & target.topics]
+            known = {"table": name, "snapshot": at.snapshot_id, "group": "".join(groups[:1])}
+            if groups and again:
+                yield found(Severity.ERROR, halts.MIRROR_CONNECTOR_AGAIN, property=keys.chain, **known)
+            elif groups:
+                yield found(Severity.WARNING, halts.MIRROR_CONNECTOR_BETWEEN, **known)
+        said, above, again = said | above, set(), False
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:

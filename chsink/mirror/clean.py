@@ -25,7 +25,7 @@ from pyiceberg.table import TableProperties as P
 from pyiceberg.utils.properties import property_as_int
 
 from chsink.errors import ChsinkError, preflight, services
-from chsink.mirror.connector import marks
+from chsink.mirror.connector import marks, not_taken
 from chsink.mirror.control import Names
 from chsink.mirror.expiry import expired
 from chsink.mirror.known_tables import ATTEMPTS, KnownTables, Target
@@ -119,7 +119,8 @@ class Cleaner:
     def _planned(self, name: str) -> tuple[TableRead, TableClean]:
         read, chain = self._tables.read(name)
         self._check_alone(name, read)
-        if not chain.links and marks(read.table):  # once taken over, nothing of it waits
+        # once taken over, nothing of it waits
+        if not_taken(read.table, self._targets[name].table.keys.branch) or (not chain.links and marks(read.table)):
             raise preflight.MIRROR_NOT_CLEANED(
                 table=name, reason="a Kafka Connect sink filled it, and files of that sink may wait for a commit"
             )

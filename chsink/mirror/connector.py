@@ -23,6 +23,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import ancestors_of
 
 from chsink.errors import halts
 from chsink.mirror.control import ControlUnanswered, Names
@@ -70,11 +71,23 @@ def marks(table: Table) -> dict[str, SnapshotMark]:
     return bare | found
 
 
-def marked(table: Table, snapshot_id: int) -> list[str]:
-    """The keys of the sinks whose commit a snapshot is."""
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    summary: Mapping[str, str] = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+def marked(snapshot: Any) -> list[str]:
+    """The keys of the sinks whose commit a snapshot is; mirrors of chsink are not among them."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    if any(name.startswith(CHAINS) for name in summary):
+        return []
     return [name.removeprefix(_OFFSETS) for name in summary if name.startswith(_OFFSETS)]
+
+
+def not_taken(table: Table, branch: str) -> bool:
+    """Whether a sink has committed to main or to this branch, and no mirror has taken it over since."""
+    heads = [table.metadata.snapshot_by_name(name) for name in (MAIN_BRANCH, branch)]
+    found = {at.snapshot_id: at for head in heads for at in ancestors_of(head, table.metadata)}
+    keys = set[str]()
+    for at in sorted(found.values(), key=lambda at: at.sequence_number or 0):
+        taken = {name.removeprefix(_OFFSETS) for name in (at.summary.additional_properties if at.summary else {})}
+        keys = (keys - taken) | {*marked(at)}
+    return bool(keys)
 
 
 def _valid_through(summary: Mapping[str, str]) -> str:

@@ -189,12 +189,6 @@ def _by_partition(prefix: str, properties: Mapping[str, str]) -> dict[str, Topic
     return found
 
 
-def other_chains(keys: PropertyKeys, properties: Mapping[str, str]) -> dict[str, str]:
-    """The chains of other sinks on the same branch, by their group."""
-    mine = f"{CHAINS}{keys.branch}."
-    return {k.removeprefix(mine): v for k, v in properties.items() if k.startswith(mine) and k != keys.chain}
-
-
 def other_writers(keys: PropertyKeys, properties: Mapping[str, str]) -> list[str]:
     """The properties that hold chains of other sinks, on any branch."""
     return [name for name in properties if name.startswith(CHAINS) and not name.endswith(f".{keys.group}")]

@@ -318,3 +318,43 @@ def test_a_sink_that_was_renamed(make_bench: MakeBench, way: str) -> None:
             assert run(bench, ["mirror", "clean"]).exit_code == 0, "nobody else writes to it"
     assert problems(bench) == {}
     lands(bench)
+
+
+@pytest.mark.exit_of("MIRROR_SINK_BESIDE")
+@pytest.mark.parametrize("leaves", ["this", "other"])
+def test_two_sinks_that_start_before_either_has_committed(make_bench: MakeBench, leaves: str) -> None:
+    """⚑ Neither had committed when the other one started: each record landed twice, and nobody said so."""
+    bench = make_bench()
+    first, one = bench.coordinator(), bench.group
+    bench.group = f"{one}-copy"
+    assert problems(bench).keys() == {"MIRROR_OTHER_SINK"}
+    second = bench.coordinator()
+    offsets = bench.produce([1, 2, 3])
+    for coordinator, bench.group in ((first, one), (second, f"{one}-copy")):
+        bench.hand_over(*offsets)
+        bench.rounds(coordinator, 2)
+        coordinator.close()
+    assert problems(bench) == {}, "it committed last"
+    bench.group = one
+    said = problem(bench, "MIRROR_SINK_BESIDE")
+    if leaves == "other":
+        with table(bench).transaction() as change:
+            change.remove_properties(named_in(said, "for good, remove the table property"))
+    else:
+        name_another_table(bench, said)
+    assert problems(bench) == {}
+
+
+@pytest.mark.soak
+def test_a_renamed_sink_on_another_branch(make_bench: MakeBench) -> None:
+    """⚑ The branch has the rows of the earlier name, whose chain is that of main."""
+    bench = make_bench()
+    lands(bench)
+    head = table(bench).current_snapshot()
+    assert head is not None
+    table(bench).manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    lands(bench)
+    bench.group, bench.branch = f"{bench.group}-2", "audit"
+    follow(bench, problem(bench, "MIRROR_OTHER_SINK"), "recover")
+    assert problems(bench) == {}
+    lands(bench)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from pyiceberg.schema import Schema
 from typer.testing import CliRunner, Result
 
 from chsink.cli.main import app
@@ -19,7 +20,16 @@ from chsink.mirror.tables import MirrorTable
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import TopicPartition
 from tests.integration.mirror.bench import SCHEMA, Bench
-from tests.integration.mirror.commands import fix_of_finding, follow, name_an_empty_table, reset_groups, set_offset
+from tests.integration.mirror.commands import (
+    fix_of_finding,
+    follow,
+    name_an_empty_table,
+    problem,
+    problems,
+    reset_groups,
+    run,
+    set_offset,
+)
 from tests.integration.mirror.connect_sink import ConnectSink
 from tests.support.told import named_in, option_of, says, words_of
 
@@ -141,6 +151,33 @@ def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch
     assert [t["table"] for t in taken(bench)["tables"]] == ["shop.archive"]
     assert sorted(n for _, _, n in bench.landed("orders")) == [3]
     assert sorted(n for _, _, n in bench.landed("archive")) == [1, 2]
+
+
+@pytest.mark.soak
+def test_clean_beside_a_connector_of_another_topic(make_bench: MakeBench) -> None:
+    """⚑ What waited for a commit of the connector was removed, once the mirror had committed to the table, too."""
+    bench = make_bench(schemas={"orders": Schema(*SCHEMA.fields[:2])})
+    source, topic = bench.topic, f"{bench.topic}-other"
+    bench.kafka.create_topic(topic, 1)
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    bench.topic = topic
+    coordinator = bench.coordinator()
+    bench.hand_over(*bench.produce([3]))
+    bench.rounds(coordinator, 2)
+    coordinator.close()
+    cleans = ["mirror", "clean"]
+    assert "a Kafka Connect sink filled it" in run(bench, cleans).stderr
+    bench.topic = source
+    taken(bench)
+    bench.topic = topic
+    assert run(bench, cleans).exit_code == 0, "nothing of it waits"
+    bench.topic = source
+    sink.write(*bench.produce([4]))
+    sink.commit()
+    bench.topic = topic
+    assert "a Kafka Connect sink filled it" in run(bench, cleans).stderr
 
 
 @pytest.mark.soak
@@ -342,6 +379,31 @@ def test_a_connector_that_runs(make_bench: MakeBench) -> None:
     member.close()
     taken(bench)
     lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_BETWEEN")
+@pytest.mark.parametrize("way_out", ["roll back", "group"])
+def test_a_connector_that_commits_between_two_commits_of_the_mirror(make_bench: MakeBench, way_out: str) -> None:
+    """⚑ Once the mirror had committed after it, nothing spoke of it."""
+    bench = make_bench()
+    sink = there_and_back(bench)
+    sink.write(3, 5)
+    sink.commit()
+    later = bench.coordinator()
+    bench.hand_over(*bench.produce([6]))
+    bench.rounds(later, 2)
+    later.close()
+    said = problem(bench, "MIRROR_CONNECTOR_BETWEEN")
+    if way_out == "group":
+        says(said, "or delete one of each two rows, and the connector's group")
+        bench.delete_groups(sink.group)
+    else:
+        to = int(named_in(said, "roll the table back to snapshot"))
+        bench.catalog().load_table("shop.orders").manage_snapshots().rollback_to_snapshot(to).commit()
+        follow(bench, said, "--reread")
+        lands_on(bench)
+    assert problems(bench) == {}
 
 
 @pytest.mark.soak
