@@ -733,7 +733,7 @@ MIRROR_CONNECTOR_FILE = preflight(
 MIRROR_CONNECTOR_UNSURE = preflight(
     "CHS-357",
     "files of the Kafka Connect sink may wait for a commit to Iceberg table {table}, but the sink's snapshots have "
-    "expired: nothing says whether they were committed already ({file})",
+    "expired, or the table is a copy: nothing says whether they were committed already ({file})",
     "look whether {table} has the rows of the files listed here, and run the command again: if it has none of these "
     "rows, with --files-wait {table}, which commits the files; if it has all, with --files-landed {table}, which does"
     " not commit them (pass an option for each table that is named). If it has only some: " + _FROM_THE_START,

@@ -205,6 +205,8 @@ class _Look:
         metadata = read.table.metadata
         there = referred(metadata, read.table.io).files
         whole = none_expired(metadata)
+        # rows, and no snapshot of the sink: they may have been copied from the table that it filled
+        silent = bool(there) and not (mark and mark.stored)
         entries, behind = {}, set()
         unsure: list[str] = []
         for at, entry in files_of(self.left.reports, reference):
@@ -213,7 +215,7 @@ class _Look:
             known = (stored or {}).get(at.partition, 0)
             if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
                 entries[location] = entry  # a location counts once
-                if not whole and at.partition not in (stored or {}):
+                if (silent or not whole) and at.partition not in (stored or {}):
                     unsure.append(location)
                 if at.offset < max(known, passed):
                     behind.add(location)

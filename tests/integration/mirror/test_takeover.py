@@ -227,6 +227,23 @@ def test_compacted_and_expired(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("passed", [False, True])
+def test_a_table_that_was_copied(make_bench: MakeBench, *, passed: bool) -> None:
+    """⚑ No snapshot of the copy had the connector's files, so all of them were committed once more."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit(move=passed)
+    catalog = bench.catalog()
+    rows = catalog.load_table("shop.orders").scan().to_arrow()
+    catalog.drop_table("shop.orders")
+    catalog.create_table("shop.orders", SCHEMA).append(rows)
+    named = named_as(refused(bench), sink, "shop.orders")
+    taken(bench, *named, option_of(refused(bench, *named), "--files-landed"), "shop.orders")
+    lands_on(bench)
+
+
 def named_as(said: str, sink: ConnectSink, *tables: str) -> list[str]:
     """The words that the message tells to pass, with what the connector's configuration has in place of its examples."""
     assert "found: none" in said
