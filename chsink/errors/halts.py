@@ -638,6 +638,12 @@ MIRROR_ROWS_BEFORE = preflight(
     "would land such records twice",
     _FROM_THE_START,
 )
+MIRROR_ROWS_UNTOLD = preflight(
+    "CHS-355",
+    "Iceberg table {table} may hold rows from before the mirror's first snapshot, and they do not say which records of "
+    "topic {topic} they are: a backfill could land some twice",
+    _FROM_THE_START,
+)
 MIRROR_ROWS_TELL_NOTHING = preflight(
     "CHS-356",
     "the rows of Iceberg table {table} do not say which records of topic {topic} they are: it lacks the columns "

@@ -43,7 +43,7 @@ class Earlier:
 def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
     """What the tables lack.  A topic-partition that a table does not know yet is left out.
 
-    Raises ``Halted``, ``CatalogFailed`` and ChsinkError, also CHS-355 for rows that show that they landed before.
+    Raises ``Halted``, ``CatalogFailed`` and ChsinkError, also CHS-355 for rows that landed before, or may have.
     """
     known, found = KnownTables(mirror.targets, mirror.names.topic, mirror.threads), list[Earlier]()
     for name, (read, chain) in known.reads(tables).items():
@@ -54,9 +54,11 @@ def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
         mine = [tp for tp in mine if starts[tp] < links[tp].origin and (ids[tp.topic] or "") == links[tp].topic_id]
         for topic in dict.fromkeys(tp.topic for tp in mine):
             partitions = [tp.partition for tp in mine]
-            held = target.table.row_ranges(read, target.topics, topic, partitions, partly=True) or {}
+            held = target.table.row_ranges(read, target.topics, topic, partitions, partly=True)
+            if held is None and target.table.rows_before_mirror(read) != 0:
+                raise halts.MIRROR_ROWS_UNTOLD(table=name, topic=topic)
             for tp in (tp for tp in mine if tp.topic == topic):
-                piece, rows = OffsetRange(starts[tp], links[tp].origin), held.get(tp.partition)
+                piece, rows = OffsetRange(starts[tp], links[tp].origin), (held or {}).get(tp.partition)
                 if rows and rows[0].start < piece.end:
                     raise halts.MIRROR_ROWS_BEFORE(table=name, tp=tp, offset=rows[0].start, origin=piece.end)
                 found.append(Earlier(name, tp, piece, read.view.floors.get(tp)))

@@ -30,6 +30,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -266,6 +267,15 @@ class MirrorTable:
         """See :func:`chsink.mirror.rows.row_ranges`.  Raises ``CatalogFailed`` if the storage does not answer."""
         with self._answered():
             return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch, partly=partly)
+
+    def rows_before_mirror(self, read: TableRead) -> int | None:
+        """How many rows the branch had before the mirror's first snapshot, None if that is not known."""
+        metadata = read.table.metadata
+        lineage = [*ancestors_of(metadata.snapshot_by_name(self.keys.branch), metadata)]
+        own = [at for at in lineage if at.summary and self.keys.summary in at.summary.additional_properties]
+        if not none_expired(metadata):
+            return None
+        return rows_before(own[-1]) if own else _counted(lineage[0])[TOTAL] if lineage else 0
 
     def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> Times:
         """See :func:`chsink.mirror.rows.timestamps`.  Raises ``CatalogFailed`` if the storage does not answer."""

@@ -21,7 +21,7 @@ from chsink.mirror import coordinator
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.observe.logs import configure
 from tests.integration.mirror.bench import SCHEMA, Bench
-from tests.integration.mirror.commands import follow
+from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_recover import lose
 from tests.integration.mirror.test_table_by import offsets, running
@@ -79,6 +79,30 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
     with running(bench, mirror_of(bench, "a", "c")) as hand_over:
         hand_over(*bench.produce([4]))
         eventually("all records", lambda: offsets(bench, "a", "c") == {"a": [*range(5)], "c": [*range(5)]})
+
+
+@pytest.mark.exit_of("MIRROR_ROWS_UNTOLD")
+@pytest.mark.parametrize("rows", [0, 4])
+def test_a_table_that_held_rows_before_and_lacks_the_columns(make_bench: MakeBench, rows: int) -> None:
+    """⚑ A batch load had brought them: they landed again."""
+    bench = make_bench(tables=("a", "b"), schemas={"b": Schema(*SCHEMA.fields[:2])})
+    with running(bench, mirror_of(bench, "a")) as hand_over:
+        hand_over(*bench.produce(range(4)))
+    table = bench.catalog().load_table("shop.b")
+    table.append(pa.Table.from_pylist([{"id": n} for n in range(rows)], schema=table.schema().as_arrow()))
+    with running(bench, mirror_of(bench, "a", "b")) as hand_over:
+        hand_over(*bench.produce([4]))
+    job = job_of(bench, "a", "b")
+    done = run(bench, ["mirror", "backfill", "shop.b"], job)
+    if not rows:
+        assert done.exit_code == 0 and "[0, 4)" in done.stdout, done.output
+        return
+    assert done.exit_code == 2 and "CHS-355" in done.stderr, done.output
+    says(done, "create an empty table, name it in [[mirror.route]]", "with its name and --reread")
+    bench.catalog().create_table("shop.c", SCHEMA)
+    follow(bench, done, "--reread", more=["shop.c"], job=job_of(bench, "a", "c"))
+    with running(bench, mirror_of(bench, "a", "c")):
+        eventually("all records", lambda: offsets(bench, "c") == {"c": [*range(5)]})
 
 
 @pytest.mark.soak
