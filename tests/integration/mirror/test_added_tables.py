@@ -73,7 +73,7 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
     assert done.exit_code == 2 and "CHS-355" in done.stderr, done.output
     assert f"a row for offset 0 of {bench.tp()}" in " ".join(done.stderr.split())
 
-    says(done, "name an empty table in [[mirror.route]]", "with its name and --reread")
+    says(done, "create an empty table, name it in [[mirror.route]] instead", "with its name and --reread")
     bench.catalog().create_table("shop.c", SCHEMA)
     follow(bench, done, "--reread", more=["shop.c"], job=job_of(bench, "a", "c"))
     with running(bench, mirror_of(bench, "a", "c")) as hand_over:
