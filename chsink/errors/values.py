@@ -14,7 +14,7 @@ _SEND_AGAIN = (
 BAD_VALUE = bad_value(
     "CHS-501",
     "a record does not fit its table: {first}",
-    'set errors.on_bad_value = "dead_letter" (and dead_letters.topic or dead_letters.table) to keep such records apart, '
+    'set errors.on_bad_value = "dead_letter" (and dead_letters.topic or dead_letters.table) to keep such records, '
     'or "skip" to skip them (for null values '
     "alone, set errors.on_tombstone instead); or, unless Kafka has deleted records of this range, " + _SEND_AGAIN,
 )

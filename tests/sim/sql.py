@@ -33,7 +33,7 @@ BEYOND = 1 << 62
 
 def describes(sql: str) -> bool:
     """Whether the query describes a table.  One start sends dozens of such queries, so they take no time."""
-    marks = ("timezone()", "system.columns", "merge_tree_settings", "toString(uuid), engine FROM")
+    marks = ("engine_full, timezone()", "system.columns", "merge_tree_settings", "toString(uuid), engine FROM")
     return any(mark in sql for mark in marks) or _asks_for_views(sql)
 
 
@@ -66,7 +66,7 @@ def _described(server: Server, name: str, sql: str) -> Iterator[tuple[Any, ...]]
     elif "system.columns" in sql:
         columns = [("uid", "Int64", "", "")] if name.startswith(COPY) else kind.columns(server.tables[of].version)
         yield from ((*at, *column) for column in columns)
-    elif "timezone()" in sql:
+    elif "engine_full, timezone()" in sql:
         key = f"uid % {kind.parts}" if kind.parts > 1 else ""
         yield (*at, key, "CREATE TABLE", _engine_full(kind), "UTC")
     else:
