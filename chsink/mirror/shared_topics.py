@@ -98,19 +98,20 @@ class SharedTopics:
         choices = {share.sharing.choice for share in others.values() if share.since == newest}
         # a table that records named has begun later than others, by the same choice
         shares = {n: share.sharing for n, share in others.items() if share.sharing.choice in choices}
-        return frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads))
+        known = frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads[n][0]))
+        if all(share.since < newest for n, share in stored.items() if n not in others):
+            left = [read for name in sorted(known - reads.keys()) if (read := self._list_of(name))]
+            known |= {
+                table for n, sharing in shares.items() for read in left for table in self._known(n, sharing, read)
+            }
+        return known
 
-    def _known(self, name: str, sharing: Sharing, reads: Mapping[str, tuple[TableRead, Chain]]) -> Iterator[str]:
-        """The tables of a sharing, also those that records named, as far as the table ``name`` lists them, or one of
-        the sharing that left.
-        """
-        listed = [table for table in sharing.tables if VALUE not in table]
-        yield from listed
-        gone = [table for table in listed if table not in reads and len(listed) < len(sharing.tables)]
-        for read in (reads[name][0], *(self._gone(table) for table in gone)):
-            yield from (table for table, _ in (self._named(name, sharing, read) if read else ()))
+    def _known(self, name: str, sharing: Sharing, read: TableRead) -> Iterator[str]:
+        """The tables of a sharing, also those that records named, as far as the table ``name`` lists them."""
+        yield from (table for table in sharing.tables if VALUE not in table)
+        yield from (table for table, _ in self._named(name, sharing, read))
 
-    def _gone(self, name: str) -> TableRead | None:
+    def _list_of(self, name: str) -> TableRead | None:
         """A table that left, as it was at first: its list of tables changes no more."""
         if name not in self._lists:
             found = self._tables.left(name)
