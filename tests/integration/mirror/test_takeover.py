@@ -86,7 +86,7 @@ def test_what_was_committed_and_what_waits(make_bench: MakeBench, control: str) 
     bench.produce([8, 9])
     bench.produce([10], 2)
     doctor = CliRunner().invoke(app, ["doctor", "-c", str(bench.job_file())])
-    assert doctor.exit_code != 0 and doctor.output.count("CHS-359") == 2, doctor.output
+    assert doctor.exit_code != 0 and "shop.orders, shop.archive was filled by the Kafka Connect sink" in doctor.output
     said = fix_of_finding(bench, "CHS-359")
     assert "--skip" not in said, "if the mirror is behind the connector, records would land twice"
     cleans = CliRunner().invoke(app, ["mirror", "clean", "-c", str(bench.job_file())])
