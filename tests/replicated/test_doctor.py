@@ -20,7 +20,7 @@ from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.conftest import MakeTopic
 from tests.support.job import command, eventually, select
 from tests.support.replicas.service import ReplicaClickHouse, replicas, running
-from tests.support.told import says, words_of
+from tests.support.told import says, statements_of, words_of
 
 pytestmark = pytest.mark.slow
 COLUMNS = "id UInt32, _kafka_topic String, _kafka_partition Int32, _kafka_offset Int64"
@@ -283,7 +283,7 @@ def test_how_long_a_table_remembers_tokens(bench: Bench) -> None:
         assert [one["sentence"].partition(" ")[0] for one in found] == both
     found = bench.doctor("clickhouse.retry_for_s=4000")
     for one in found:
-        bench.everywhere(one["fix"].removeprefix("on each replica, run ").partition(";")[0])
+        bench.everywhere(statements_of(one["fix"], "ALTER TABLE")[0])
     eventually("the windows", lambda: bench.doctor("clickhouse.retry_for_s=4000") == [])
 
 
@@ -303,7 +303,7 @@ def test_replicas_with_windows_of_their_own(bench: Bench) -> None:
     [short, _] = [one for one in bench.doctor("clickhouse.insert_timeout_s=299") if one["severity"] == "error"]
     assert "remembers a deduplication token for 300 s, but an insert and the margin take 329 s" in short["sentence"]
     for one, url in zip(found, [*bench.urls, *bench.urls], strict=True):
-        command(url, one["fix"].removeprefix("on this server, run ").partition(";")[0])
+        command(url, statements_of(one["fix"], "ALTER TABLE")[0])
     assert bench.doctor("clickhouse.retry_for_s=1") == []
 
 
