@@ -115,7 +115,7 @@ def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
     """A digest, the same on every replica of a version: a Keeper path names a table wherever it is, a UUID may be none
     at all.
     """
-    kinds = sorted({facts[each.at].tokens for each in table.with_fed if in_keeper(each.engine)} - {""})
+    kinds = sorted({facts[each.at].tokens for each in table.with_fed if each.replicated} - {""})
     names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
     views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
     return digest_of([*sorted(names), *views, *kinds]) if names or kinds else ""

@@ -19,7 +19,7 @@ _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-
 _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_table)))"
 VERSION: Final = "toUInt32OrZero(splitByChar('.', version())[1]) * 100 + toUInt32OrZero(splitByChar('.', version())[2])"
 """The server's, such as 2602 for 26.2."""
-_TOKENS = f"multiIf({VERSION} < 2602, '', {VERSION} < 2606, 'both', 'unified')"
+_TOKENS = f"if({VERSION} < 2606, '', 'unified')"
 _ZONE = "if(engine = 'MaterializedView', '', replaceOne(timezone(), 'Etc/', ''))"
 """What texts without an offset mean in a table.  A view is described without it: its digest is kept with ranges."""
 _ARE = (

@@ -248,7 +248,7 @@ def _server_settings(client: Queries, *, replicated: bool) -> dict[str, str]:
     """The server's MergeTree defaults; and how many entries the token log of a plain table has for each block."""
     source = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
     names = ", ".join(f"'{s}'" for s in SETTINGS)
-    entries = f"SELECT '{_ENTRIES}', if({VERSION} BETWEEN 2602 AND 2605, '2', '1')"
+    entries = f"SELECT '{_ENTRIES}', if({VERSION} BETWEEN 2602 AND 2606, '2', '1')"
     rows = client.query(f"SELECT name, value FROM system.{source} WHERE name IN ({names}) UNION ALL {entries}")
     return {str(name): str(value) for name, value in rows}
 

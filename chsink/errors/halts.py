@@ -44,7 +44,7 @@ LOG_SHRANK = halt(
 PLAN_SHRANK = halt(
     "CHS-301",
     "{tp}: batch {batch} is planned to end at {end}, before its start {start}: Kafka's log shrank",
-    "Kafka lost records, or the topic was created again. "
+    "Kafka lost records, or the topic was created again; "
     + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "
@@ -53,7 +53,7 @@ PLAN_SHRANK = halt(
 PLAN_BEYOND_LOG = halt(
     "CHS-301",
     "{tp}: the planned offsets {planned} lie beyond the end of Kafka's log, which is now {end}",
-    "none of these offsets has landed; Kafka lost records, or the topic was created again. "
+    "none of these offsets has landed; Kafka lost records, or the topic was created again; "
     + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "
@@ -329,7 +329,7 @@ FOREIGN_ROWS = halt(
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
     "Kafka no longer holds offsets that Spark's checkpoint names: {reason}",
-    "Kafka deleted records, or the topic was created again. "
+    "Kafka deleted records, or the topic was created again; "
     + SAME_RECORDS
     + OLD_VERSIONS
     + "to continue with the topic as it is, "

@@ -121,9 +121,8 @@ class Cleaner:
         self._check_alone(name, read)
         # once taken over, nothing of it waits
         if not_taken(read.table, self._targets[name].table.keys.branch) or (not chain.links and marks(read.table)):
-            raise preflight.MIRROR_NOT_CLEANED(
-                table=name, reason="a Kafka Connect sink filled it, and files of that sink may wait for a commit"
-            )
+            reason = "a Kafka Connect sink filled it, and files of that sink may wait for a commit until its snapshots expire"
+            raise preflight.MIRROR_NOT_CLEANED(table=name, reason=reason)
         with _answered(name):
             found = listed(name, read.table)
         waiting = {entry["file_path"] for written in handed_over(self._names, whole=True) for entry in written.files}
