@@ -121,7 +121,7 @@ class Cleaner:
         self._check_alone(name, read)
         # once taken over, nothing of it waits
         if not_taken(read.table, self._targets[name].table.keys.branch) or (not chain.links and marks(read.table)):
-            reason = "a Kafka Connect sink filled it, and files of that sink may wait for a commit until its snapshots expire"
+            reason = "a Kafka Connect sink filled it, and its files may wait for a commit until its snapshots expire"
             raise preflight.MIRROR_NOT_CLEANED(table=name, reason=reason)
         with _answered(name):
             found = listed(name, read.table)
