@@ -45,7 +45,7 @@ SAME_RECORDS: Final = (
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 WITHOUT_DEDUPLICATION: Final = (
-    "with the setting insert_deduplicate = 0 (from ClickHouse 26.2 on, deduplicate_insert = 'disable' and "
+    "with the setting insert_deduplicate = 0 (from ClickHouse 26.2 on, deduplicate_insert = 'disable', "
     "deduplicate_insert_select = 'disable')"
 )
 DELETE_AND_AGAIN: Final = "if it is refused, do what its fix says"
