@@ -763,10 +763,9 @@ MIRROR_MAIN_MOVED = preflight(
     "others committed to main; stop the mirror; cherry-pick those snapshots of the branch that main does not contain,"
     " oldest first, with Spark's procedure cherrypick_snapshot; if some of them have expired, if the branch was "
     "compacted or rolled back (`resolve --reread` then lands rows that main may have), or if you cannot use Spark, "
-    "insert into main the rows that only the branch has instead, without those "
-    "that others deleted from main (compare _kafka_topic, _kafka_partition and _kafka_offset); then create the branch "
-    "anew from main: ALTER TABLE {table} CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} "
-    "--skip`, and start the mirror again",
+    "insert into main the rows that only the branch has instead, without those that others deleted from main (compare "
+    "_kafka_topic, _kafka_partition and _kafka_offset); then create the branch anew from main: ALTER TABLE {table} "
+    "CREATE OR REPLACE BRANCH `{branch}`; then run `chsink mirror resolve {table} --skip`, and start the mirror again",
 )
 MIRROR_MAIN_UNSEEN = preflight(
     "CHS-353",

@@ -40,8 +40,7 @@ COPY_ELSEWHERE: Final = (
 )
 SAME_RECORDS: Final = (
     "if the topic was created again with the same records, as after a move to another cluster, first name a new table "
-    "in its "
-    '[[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
+    'in its [[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 WITHOUT_DEDUPLICATION: Final = (
