@@ -17,6 +17,8 @@ shard; the growth since bounds the blocks that came.
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
 - ClickHouse has changed the kind of tokens that Replicated tables keep in Keeper: another version may not find them.
+- A token is of one table partition.  A server with another time zone, or a default that was altered, may put the same
+  rows into another one, where the token is not known.
 - A Replicated table that was dropped and restored under its Keeper path remembers nothing, and may have as many blocks
   or more.  Its UUID is new.  Another replica has another UUID, too, but its table is older than the range.
 """
@@ -118,7 +120,8 @@ def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
     kinds = sorted({facts[each.at].tokens for each in table.with_fed if each.replicated} - {""})
     names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
     views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
-    return digest_of([*sorted(names), *views, *kinds]) if names or kinds else ""
+    keys = [f"{each.name} {column}" for each in table.with_fed for column in each.partitioning]
+    return digest_of([*sorted(names), *views, *kinds, *keys]) if names or kinds or keys else ""
 
 
 def _altered(view: TableFacts) -> str:
@@ -130,11 +133,12 @@ def _altered(view: TableFacts) -> str:
 
 def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -> None:
     """AlteredError if one of these columns has changed: ClickHouse converts the values of an Arrow stream to the
-    current type silently, even where that changes them.  The position of a column, and other columns, change no value.
+    current type silently, even where that changes them.  The position of a column, and other columns, change no value,
+    but for those that decide the table partition.
     """
-    now = {c.name: c for c in read_columns(client, table.database, table.name)}
-    altered = [c.name for c in table.columns if c.name in names and now.get(c.name) != c]
-    if altered:
+    known = [*(c for c in table.columns if c.name in names), *table.partitioning]
+    now = {c.name: c for c in read_columns(client, table.database, table.name)} if known else {}
+    if altered := sorted({c.name for c in known if now.get(c.name) != c}):
         raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(altered))
 
 
@@ -222,7 +226,8 @@ def why_forgotten(table: TargetTable, then: Mark, now: Mark) -> str | None:
     if now.feeds != then.feeds:
         return (
             "the table's views, or the tables that they fill, have changed since the range was announced, or the "
-            "server that answers now may give blocks other tokens (after an upgrade of ClickHouse, or of a view)"
+            "server that answers now may give blocks other tokens (after an upgrade of ClickHouse, or a change of its "
+            "time zone, of a view, or of a column in a partition key)"
         )
     if now.uuids != then.uuids and (now.since_s >= then.at_s or not _in_keeper_alone(table)):
         return "the table, or one that its views fill, was created again after the range was announced"

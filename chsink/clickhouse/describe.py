@@ -19,9 +19,11 @@ _WITHOUT_REPLICA = "replaceRegexpOne(create_table_query, 'ENGINE = Replicated[A-
 _DEPENDENTS = "toString(arraySort(arrayZip(dependencies_database, dependencies_table)))"
 VERSION: Final = "toUInt32OrZero(splitByChar('.', version())[1]) * 100 + toUInt32OrZero(splitByChar('.', version())[2])"
 """The server's, such as 2602 for 26.2."""
-_TOKENS = f"if({VERSION} < 2606, '', 'unified')"
-_ZONE = "if(engine = 'MaterializedView', '', replaceOne(timezone(), 'Etc/', ''))"
+_IN_ZONE = "replaceOne(timezone(), 'Etc/', '')"
+_ZONE = f"if(engine = 'MaterializedView', '', {_IN_ZONE})"
 """What texts without an offset mean in a table.  A view is described without it: its digest is kept with ranges."""
+_TOKENS = f"if({VERSION} < 2606, '', 'unified') || if(partition_key = '', '', {_IN_ZONE})"
+"""A token is of one table partition, which may be that of a local day."""
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
     f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) || {_ZONE} AS digest, "
@@ -57,7 +59,8 @@ class TableFacts:
     its views' names and of the server's time zone, the same on every replica.  ``blocks`` are counted as was asked,
     None where nothing is counted of it.  ``at_s`` is the server's time when it answered.  ``uuid``, and when the table
     was made or altered (``defined_s``), are those of the server that answered; so is the kind of ``tokens`` that it
-    keeps in Keeper: since 26.6, it does not find those that a server before 26.2 kept.
+    keeps in Keeper: since 26.6, it does not find those that a server before 26.2 kept, nor, in a table with partitions,
+    surely those of another time zone.
     """
 
     identity: str

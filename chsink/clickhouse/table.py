@@ -12,7 +12,7 @@ from chsink.clickhouse.feeds import filled_by_views
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
-from chsink.notation.sql import TableName, quote_table
+from chsink.notation.sql import TableName, names_column, quote_table
 from chsink.ports import Queries
 
 KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
@@ -27,7 +27,8 @@ class TargetTable:
     ``identity`` differs for a table of the same name that was dropped and recreated.  ``definition`` is a digest of the
     whole; a ``projected`` table has projections.  All this is the same on every replica.  ``merge_tree`` holds the
     effective MergeTree settings that matter here (:func:`remembering_least`).  ``feeds`` are the tables that its views
-    fill and that deduplicate, too: they get each of its blocks.  ``views`` are those that fill these.
+    fill and that deduplicate, too: they get each of its blocks.  ``views`` are those that fill these.  ``partitioning``
+    are the columns with defaults that decide a row's table partition.
     """
 
     database: str
@@ -43,6 +44,7 @@ class TargetTable:
     projected: bool = False
     feeds: tuple[TargetTable, ...] = ()
     views: tuple[TableName, ...] = ()
+    partitioning: tuple[Column, ...] = ()
 
     @property
     def at(self) -> TableName:
@@ -235,7 +237,20 @@ def _described(
         timezone,
         fact.definition,
         has_projections(ddl),
+        partitioning=computed_in(partition_key, columns),
     )
+
+
+def computed_in(expression: str, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Columns with defaults that an expression names, also through other columns' defaults."""
+    found, open_ = dict[str, Column](), [expression]
+    while open_:
+        text = open_.pop()
+        named = (c for c in columns if c.default_expression and names_column(text, c.name))
+        new = {c.name: c for c in named if c.name not in {*found, *METADATA_COLUMNS}}
+        open_ += [c.default_expression for c in new.values()]
+        found |= new
+    return tuple(found.values())
 
 
 WINDOW: Final = ("replicated_deduplication_window", "replicated_deduplication_window_seconds")

@@ -129,7 +129,7 @@ class DedupWindow:
             check_window(shard.table, shard.url)
             for each in shard.table.with_fed:
                 if each.window_s is not None and each.window_s <= needed_s:
-                    too_short = {"window": each.window_s, "needed": needed_s}
+                    too_short = {"window": each.window_s, "needed": needed_s, "enough": 2 * needed_s}
                     raise preflight.WINDOW_TOO_SHORT(table=each.canonical, url=shard.url, **too_short)
         chunks = min(most_chunks(s.table) for s in shards)
         return TableLimit(chunks, min([ROUND_S, *(w - needed_s for s in shards for w in windows_s(s.table))]))

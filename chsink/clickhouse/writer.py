@@ -218,8 +218,8 @@ class ShardWriter:
         why = why or (why_altered(at.client, at.table) if now.altered else None)
         if why is not None:
             raise services.TOKEN_DOUBTFUL(url=at.url, token=token, reason=why)
-        if now.altered:
-            check_columns(at.client, at.table, columns)
+        for table in at.table.with_fed if now.altered else ():
+            check_columns(at.client, table, columns if table is at.table else ())
 
     def _refused(self, client: SqlClient, table: str, error: ServerRefused) -> ChsinkError:
         reason = without_values(error.message)

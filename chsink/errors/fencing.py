@@ -13,10 +13,12 @@ OWNED_BY_ANOTHER = fenced(
 MIRROR_OWNED_BY_ANOTHER = fenced(
     "CHS-803",
     "the mirror of sink '{sink}' is now run by {owner}; this driver ({driver}, epoch {epoch}) stops",
-    "let only one driver run this mirror; `chsink mirror status` names the owner",
+    "let only one driver run this mirror: `chsink mirror status` names the owner; start this one again only if the "
+    "owner has stopped",
 )
 STATE_CHANGED = fenced(
     "CHS-802",
     "the state of {key} was changed by another process",
-    "let only one driver run this sink; `chsink status` names the owner",
+    "let only one driver run this sink: `chsink status` names the owner; start this one again only if the owner has "
+    "stopped",
 )

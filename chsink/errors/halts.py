@@ -9,6 +9,7 @@ from chsink.errors.steps import (
     CHOOSE,
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
+    FED_AGAIN,
     FROM_EARLIEST,
     LETTERS,
     NEW_CHECKPOINT,
@@ -36,9 +37,10 @@ LOG_SHRANK = halt(
     + LETTERS
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
-    + ": chsink lands what Kafka holds now. Afterwards, compare the copies with the table by offset: a copied row that "
-    "the table does not have, or has with other values, is of a record that Kafka no longer holds: insert it if you "
-    "want to keep it",
+    + ": chsink lands what Kafka holds now. Afterwards, if you want to keep them, insert again the copied rows and "
+    "dead letters (with their replay marks) of lost records, but no rows into a ReplacingMergeTree of which you moved "
+    "some: a copy is of a lost record if Kafka's log ends before its offset, or if the record that Kafka holds at its "
+    "offset now has another timestamp (_kafka_timestamp)" + FED_AGAIN,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -67,8 +69,8 @@ STATE_LOST = halt(
     "from a backup that was made after the last batch; if it was lost and there is no such backup, or if you renamed "
     "the table in ClickHouse, "
     + RECOVER
-    + "`; otherwise, if the table has neither rows nor dead letters of this partition, as under a new route or after a "
-    "reset, " + FROM_EARLIEST,
+    + "`, and start the job; otherwise, if the table has neither rows nor dead letters of this partition, as under a "
+    "new route or after a reset, " + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_WITHOUT_STATE = halt(
@@ -77,7 +79,10 @@ CHECKPOINT_WITHOUT_STATE = halt(
     "if you changed sink.name or [state], change it back; if this sink has never landed a record (the checkpoint is of "
     "another query), set sink.checkpoint to a new folder; if the state was lost, restore the state store from a backup "
     "that was made "
-    "after the last batch, or " + RECOVER + "`; if no table has rows or dead letters of this sink, " + FROM_EARLIEST,
+    "after the last batch, or "
+    + RECOVER
+    + "`, and start the job; if no table has rows or dead letters of this sink, "
+    + FROM_EARLIEST,
     runbook="See [lost state](#lost-state).",
 )
 CHECKPOINT_BEFORE_RESET = halt(
@@ -86,7 +91,10 @@ CHECKPOINT_BEFORE_RESET = halt(
     "before the reset",
     "with this checkpoint, these records would not be read again. Of those that Kafka still holds, delete the rows in "
     "the tables named here, but in no other ones, also from the targets of dependent views (keep rows of an earlier "
-    "topic of this name), and " + LETTERS + ": otherwise they land twice. Then " + NEW_CHECKPOINT,
+    "topic of this name: their _kafka_timestamp is not that of Kafka's record at the offset), and "
+    + LETTERS
+    + ": otherwise they land twice. Then "
+    + NEW_CHECKPOINT,
 )
 TOPIC_RECREATED = halt(
     "CHS-303",
@@ -150,7 +158,7 @@ IN_DOUBT_LOST = halt(
     + "check the table, then run `chsink state resolve {arguments}` with "
     + ALL_THERE
     + "; otherwise with --expired to land what Kafka still holds (refused if the topic was created again), or with "
-    "--lost to give up all missing rows; afterwards, if the topic was created again: "
+    "--lost to give up all missing rows; then start again, unless the topic was created again: in this case, "
     + SAME_RECORDS
     + OLD_VERSIONS
     + NEW_CHECKPOINT,
@@ -288,8 +296,9 @@ PIECE_STORED_AGAIN = halt(
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
     "if another sink inserted rows of these offsets, first copy its rows to another table (only you can tell which "
-    "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend`, delete the "
-    "rows that it names (all copies), and run it again; once the range has landed, insert what you copied",
+    "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend` (if it is "
+    "refused, do what its fix says, and delete all copies of the rows that it names), and start again; once the range "
+    "has landed, insert what you copied",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
@@ -323,8 +332,8 @@ FOREIGN_ROWS = halt(
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows and dead letters are there, each once, run `chsink state resolve {arguments} "
     "--landed`; if not, copy the rows that are not the range's own to another table, run the command with --resend "
-    "instead, delete the rows that it names, and run it again; insert the copied rows once the range has landed (the "
-    "targets of dependent views then receive them again, too)",
+    "instead (if it is refused, do what its fix says); then start again; once the range has landed, insert the copied "
+    "rows (the targets of dependent views then receive them again, too)",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -493,8 +502,8 @@ MIRROR_CHAIN_DAMAGED = halt(
     "TBLPROPERTIES ('{property}'); if its name begins with chsink.share, run `chsink mirror resolve` with all tables "
     "of the topic and --reread, and start again; if it begins with chsink.backfill, start again, and ask for the "
     "backfill again; for any other property, start again: chsink continues where the table's snapshots end; if none of "
-    'the mirror\'s snapshots may be left, set mirror.added_tables = "halt" first: with "now", what waits for the table '
-    "would be left out",
+    'the mirror\'s snapshots may be left, set mirror.added_tables = "halt" first: with "now", records that were '
+    "handed over, but are not committed yet, would never land in it",
     runbook="Nobody but chsink may change this property: it says which offsets the table holds.",
 )
 MIRROR_CHAIN_MISSING = halt(
@@ -540,9 +549,10 @@ MIRROR_TOPIC_RECREATED = halt(
     "CHS-345",
     "{tp}: the topic was deleted and created again; Iceberg table {tables} holds records of the earlier topic",
     WRONG_CLUSTER
-    + "if the new topic holds the same records as before, as after a move to another Kafka cluster, name a new table "
-    "in [[mirror.route]] (--reread would land them twice); otherwise, to land it in the same table, set "
-    "mirror.checkpoint to a new folder and " + _RESOLVE,
+    + "if the new topic holds the same records as before, as after a move to another Kafka cluster, create an empty "
+    "table, name it in [[mirror.route]] instead, set mirror.checkpoint to a new folder, and run `chsink mirror "
+    "resolve` with its name and --reread (in the old table, they would land twice); then start again; otherwise, to "
+    "land it in the same table, set mirror.checkpoint to a new folder and " + _RESOLVE,
     runbook="Records of the earlier topic that workers had handed over are committed.",
 )
 MIRROR_RECORDS_GONE = halt(
@@ -665,18 +675,19 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
-    "delete the connector; if it landed records that the mirror had landed before, and nobody else has committed since "
-    "(see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; if it continued where the "
-    "mirror stopped, move the mirror to a job file of its own with a new sink.name, remove the table property "
-    "{property}, and run `chsink mirror takeover`",
+    "delete the connector, and stop the mirror; if the connector landed records that the mirror had landed before, and "
+    "nobody else has committed since (see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; "
+    "if it continued where the mirror stopped, move the mirror to a job file of its own with a new sink.name, remove "
+    "the table property {property}, and run `chsink mirror takeover`; then start the mirror",
 )
 MIRROR_CONNECTOR_BETWEEN = preflight(
     "CHS-359",
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's snapshot "
     "{snapshot}, and the mirror has committed since: the table may have records twice",
-    "delete the connector; then, if Kafka still holds what the mirror has landed since, and nobody else has committed "
-    "since (see the metadata table `snapshots`), stop the mirror, roll the table back to snapshot {snapshot}, and run "
-    "`chsink mirror resolve {table} --reread`; or delete one of each two rows, and the connector's group",
+    "delete the connector, and stop the mirror; if Kafka still holds what the mirror has landed since, and nobody else "
+    "has committed since (see the metadata table `snapshots`), roll the table back to snapshot {snapshot}, and run "
+    "`chsink mirror resolve {table} --reread`; or delete one of each two rows, and the connector's group; then start "
+    "the mirror",
 )
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",

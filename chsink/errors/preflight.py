@@ -27,13 +27,13 @@ _NEW = (
     "and grant SELECT and INSERT on it; or "
 )
 _DROPPED = (
-    ". If records have landed in it, do one of three things. If other replicas still have it: create it here again, "
-    "and it fetches its rows (if this replica is still registered, first run on another replica SYSTEM DROP REPLICA "
-    "'NAME' FROM TABLE {table};). Or, before the next start, restore it from a backup"
+    ". If records have landed in it, stop the job, and do one of three things. If other replicas still have it: create "
+    "it here again, and it fetches its rows (if this replica is still registered, first run on another replica SYSTEM "
+    "DROP REPLICA 'NAME' FROM TABLE {table};). Or restore it from a backup"
     + FED_AGAIN
-    + "; `chsink verify` names the offsets that the backup lacks (docs/how-to/repair.md lands them). Or stop the job, "
-    "create the table, and run `chsink state reset --table {named:shell}`. Of the records that Kafka still holds, "
-    "delete the rows that are in it on any shard, the rows in the targets of its views, and "
+    + "; `chsink verify` names the offsets that the backup lacks (docs/how-to/repair.md lands them). Or create the "
+    "table, and run `chsink state reset --table {named:shell}`. Of the records that Kafka still holds, delete the rows "
+    "that are in it on any shard, the rows in the targets of its views, and "
     + LETTERS
     + "; "
     + REPLAY_AGAIN
@@ -41,7 +41,10 @@ _DROPPED = (
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka still holds"
 )
-_SETTLED_FIRST = "once `chsink status` shows no partition at BEFORE and no replay in doubt, "
+_SETTLED_FIRST = (
+    "stop the job; if `chsink status` then shows a partition at BEFORE or a replay in doubt, let the job, or `chsink "
+    "dlq replay`, settle it first; then "
+)
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 
@@ -149,7 +152,8 @@ REPLICA_ZONES = preflight(
     "{table} is on servers with different time zones ({zones}): they may put the same time into different table "
     "partitions, and a piece that is sent again to another replica lands twice",
     "stop the job, set the same `<timezone>` in the configuration of these servers, and restart them; "
-    + RESOLVE_BEFORE_START,
+    + RESOLVE_BEFORE_START
+    + "; then start the job",
 )
 NO_QUORUM = preflight(
     "CHS-207",
@@ -172,13 +176,15 @@ VIEW_DOUBLES = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again is counted twice there",
-    _SETTLED_FIRST + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
+    _SETTLED_FIRST
+    + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them; then start the job",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after {fills} has forgotten its token is counted twice there",
-    _SETTLED_FIRST + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them",
+    _SETTLED_FIRST
+    + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them; then start the job",
 )
 VIEW_PARTITION = preflight(
     "CHS-208",
@@ -466,7 +472,7 @@ TOPIC_IS_ANOTHER = preflight(
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     WRONG_CLUSTER
     + COPY_ELSEWHERE
-    + "if the topic was recreated on purpose: "
+    + "if neither is so: "
     + SAME_RECORDS
     + OLD_VERSIONS
     + NEW_CHECKPOINT
@@ -557,14 +563,14 @@ STATE_MAY_BE_LOST = preflight(
     + FROM_EARLIEST
     + "; do not run recover then: rows do not show which of the two topics they came from, and recover would skip "
     "records of the new one; if another sink inserted the rows, give this sink its own table; if the state "
-    "was lost, or you renamed the table, " + RECOVER + "`; " + _ACCEPT_ROWS,
+    "was lost, or you renamed the table, " + RECOVER + "`, and start the job; " + _ACCEPT_ROWS,
 )
 STATE_IS_STALE = preflight(
     "CHS-229",
     "{table} holds rows of {topic} beyond what is recorded ({where}): these records would be inserted again",
     "if you changed sink.name or [state], change it back; if the state was restored from an older backup, "
     + RECOVER
-    + " --replace`; if another sink inserted the rows, give this sink its own table; "
+    + " --replace`, and start the job; if another sink inserted the rows, give this sink its own table; "
     + _ACCEPT_ROWS,
 )
 TABLE_IS_EMPTY = preflight(
@@ -598,17 +604,19 @@ TABLE_IS_ANOTHER = preflight(
 SHARD_IS_EMPTY = preflight(
     "CHS-266",
     "{table} has no row at {url}, although it had some when the newest range of the state was announced",
-    "if the rows were removed on purpose, no action is needed; otherwise stop the job and restore them from a backup "
-    "or a replica"
+    "if the rows were removed on purpose, no action is needed; otherwise stop the job; if other replicas of the table "
+    "have the rows, wait until this one has fetched them; if not, restore them from a backup"
     + FED_AGAIN
-    + "; then run `chsink verify`: it names the offsets whose rows are missing (docs/how-to/repair.md lands them)",
+    + "; run `chsink verify`: it names the offsets whose rows are missing (docs/how-to/repair.md lands them); then "
+    "start the job",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
     "{table} at {url} has the setting async_insert = 1: ClickHouse batches chsink's inserts with other inserts, even "
     "though they set async_insert = 0, and would not deduplicate them",
     "on every shard and replica, run ALTER TABLE {table} MODIFY SETTING async_insert = 0; other clients can set "
-    "async_insert = 1 for their own inserts",
+    "async_insert = 1 for their own inserts into this table; from ClickHouse 26.2 on, they also have to set "
+    "deduplicate_insert = 'disable': otherwise their deduplication tokens push out chsink's",
 )
 TOO_MANY_PARTITIONS = preflight(
     "CHS-230",
@@ -690,8 +698,11 @@ ADD_NOT_GRANTED = preflight(
 WINDOW_TOO_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
-    "lower clickhouse.insert_timeout_s; or stop the job, and raise replicated_deduplication_window_seconds on each "
-    "replica once nothing is in doubt: " + RESOLVE_BEFORE_START,
+    "stop the job. If it has run with the present clickhouse.insert_timeout_s, wait for that time, then lower it, and "
+    "start the job. Or, before you raise the window, "
+    + RESOLVE_BEFORE_START
+    + "; then run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = "
+    "{enough}; and start the job",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
 )
@@ -700,8 +711,8 @@ WINDOW_SHORT = preflight(
     "{table} at {url} remembers {blocks} blocks, for {window} s, but an insert with all its retries may take {longest} "
     "s (retry_for_s, insert_timeout_s, margin_s)",
     _SETTLED_FIRST
-    + "run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; or "
-    "lower clickhouse.retry_for_s",
+    + "run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = {longest}; "
+    "and start the job; or lower clickhouse.retry_for_s",
 )
 REPLICA_FORGETS = preflight(
     "CHS-234",
@@ -709,7 +720,8 @@ REPLICA_FORGETS = preflight(
     "others, so chsink relies on the shortest memory only: {least}",
     _SETTLED_FIRST
     + "run on this server ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
-    "replicated_deduplication_window_seconds = {window}; ClickHouse does not copy settings to replicas",
+    "replicated_deduplication_window_seconds = {window}; and start the job (ClickHouse does not copy settings to "
+    "replicas). If the job does not start because of this error, " + RESOLVE_BEFORE_START,
 )
 # --- CHS-244 to CHS-249: replicas
 
@@ -723,8 +735,9 @@ REPLICA_READONLY = preflight(
     + RESOLVE_BEFORE_START
     + " (if the Keeper also held this job's state, and `chsink status` shows none, see CHS-302). Then run `chsink "
     "verify`: rows that it calls missing may be in detached parts (system.detached_parts): attach these to another "
-    "table, and insert the missing rows from there. If the Keeper has lost the data of this replica only: run the same "
-    "two statements on this server. If it has lost nothing: run SYSTEM RESTART REPLICA {table} on this server",
+    "table, and insert the missing rows from there. If the Keeper has lost the data of this replica only: run SYSTEM "
+    "RESTART REPLICA {table} and SYSTEM RESTORE REPLICA {table} on this server. If it has lost nothing: run SYSTEM "
+    "RESTART REPLICA {table} on this server. Then start the job",
 )
 REPLICA_LAGS = preflight(
     "CHS-245",

@@ -21,26 +21,27 @@ RECOVER: Final = (
 )
 NEWER_STATE: Final = (
     "restore a backup of the state that was made after the last batch (docs/state-store.md), or name a new table in "
-    'the [[route]], with kafka.starting_offsets = "earliest", and start with a new checkpoint'
+    'the [[route]], set kafka.starting_offsets = "earliest", and start with a new checkpoint'
 )
 OLDER_BACKUP: Final = (
     "if the state was restored from an older backup, these offsets may have landed, and would land twice: "
     + RECOVER
-    + " --replace`, or, for a table without the columns _kafka_topic, _kafka_partition and _kafka_offset, "
-    + NEWER_STATE
-    + "; "
+    + " --replace`, and start the job; for a table without the columns _kafka_topic, _kafka_partition and "
+    "_kafka_offset, instead " + NEWER_STATE + "; "
 )
 WRONG_CLUSTER: Final = "if kafka.bootstrap names another cluster by mistake, correct it; otherwise, "
 COPY_ELSEWHERE: Final = (
     "if a copy of this job ran on another Kafka cluster with the same [state], stop both, executors included, and give "
-    "the copy a sink.name, a sink.checkpoint and tables of its own. If the copy inserted into this job's tables, or no "
-    "backup of the state is older than the copy, name a new table in the [[route]], with kafka.starting_offsets = "
-    '"earliest", and start with a new checkpoint; otherwise restore that backup, and, as this job has landed records '
-    "since, run `chsink state recover --senders-gone --replace` (a new checkpoint alone would land all records again); "
+    "the copy a sink.name, a sink.checkpoint and tables of its own. If you have a backup of the state that is older "
+    "than the copy, the copy inserted nothing into this job's tables, and these have the columns _kafka_topic, "
+    "_kafka_partition and _kafka_offset: restore the backup, run `chsink state recover --senders-gone --replace`, "
+    "because this job has landed records since, and start this job (a new checkpoint alone would land all records "
+    "again). Otherwise, name new tables in the [[route]] of this job's topics, set kafka.starting_offsets = "
+    '"earliest", and start this job with a new checkpoint; '
 )
 SAME_RECORDS: Final = (
     "if the topic was created again with the same records, as after a move to another cluster, first name a new table "
-    'in its [[route]], with kafka.starting_offsets = "earliest": otherwise they would land twice; '
+    'in its [[route]], and set kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
 WITHOUT_DEDUPLICATION: Final = (
@@ -48,15 +49,17 @@ WITHOUT_DEDUPLICATION: Final = (
     "deduplicate_insert_select = 'disable')"
 )
 DELETE_AND_AGAIN: Final = "if it is refused, do what its fix says"
+ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 LETTERS: Final = (
     "the dead letters that this sink wrote of these records for these tables, with their replay marks (in column sink, "
     "this sink's name, and the same with ~replay; if dead letters are in a Kafka topic, you cannot delete them: before "
-    "the start, run `chsink state resolve` for each range in doubt, then set dead_letters.topic to a new topic)"
+    "the start, run `chsink state resolve TOPIC PARTITION` for each range that `chsink status` still shows at BEFORE, "
+    "with " + ALL_THERE + ", otherwise with --resend; then set dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
-    "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move the "
-    "topic's rows at or beyond the end of Kafka's log, or, if the topic was created again, all of its rows, to another "
-    "table: they would hide new rows; "
+    "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move from "
+    "each such table, on every shard, the topic's rows at or beyond the end of Kafka's log, or, if the topic was "
+    "created again, all of its rows, to another table: they would hide new rows; "
 )
 REPLAY_AGAIN: Final = (
     "if dead letters are in a table: of those whose record Kafka no longer holds and whose row is gone, delete the "
@@ -67,7 +70,6 @@ FED_AGAIN: Final = (
     " (an INSERT feeds the table's views again: if their targets still have these rows, drop the views first, and "
     "create them again afterwards)"
 )
-ALL_THERE: Final = "--landed if all rows and dead letters of the range are there, each once"
 RESOLVE_BEFORE_START: Final = (
     "run `chsink status`; if it shows a topic-partition at BEFORE whose rows or dead letters go to {table}, directly "
     "or through a view, run `chsink state resolve TOPIC PARTITION` before the next start, with "

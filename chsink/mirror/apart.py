@@ -32,6 +32,7 @@ from chsink.mirror.opening import OpenMirror
 from chsink.mirror.owner import Claims, read_owner
 from chsink.mirror.task import Feeds, Share, acknowledged
 from chsink.ports import Clock
+from chsink.statemachine.commit.handover import divided_by
 from chsink.statemachine.ranges import TopicPartition
 
 POLL_S = 0.5
@@ -127,7 +128,8 @@ class CoordinatorElsewhere:
         if owner is not None and not owner.apart:  # none: nobody coordinated yet, or the control topic was deleted
             return "this mirror"
         group = self._group.committed(mirror.kafka.partitions(mirror.config.mirror.topics))
-        new = [tp for tp, at in group.items() if at is None]
+        notes = self._group.notes(group)
+        new = [tp for tp, at in group.items() if at is None or notes[tp] != divided_by(notes[tp])]
         return ", ".join(map(str, sorted(new)[:3]))
 
 

@@ -4,8 +4,8 @@ Rules:
 - A table's missing origins are stored before the group moves: once the group has an offset, the tables have the origin.
 - For each topic-partition, a producer first fences older workers.  Then the group is read, and the same producer
   moves it.
-- If another ``table_by`` divides the records from now on, that is stored with the group's offset first: workers that
-  divide them otherwise are refused from then on.  Then in tables that are new to the topic-partition, then in all.
+- If another ``table_by`` divides the records from now on, the group's offset is marked first: no worker may divide them
+  until all tables have stored it.  Those that are new to the topic-partition store it first, the group's offset last.
 - A topic-partition whose log starts above the group's offset begins again: nobody can hand over what lies between,
   unless a worker has read it already.  So none is fenced that may have.
 - A topic-partition whose producer Kafka does not open waits, and the others go on, if its start would change nothing,
@@ -27,7 +27,7 @@ from chsink.mirror.shared_topics import SharedTopics
 from chsink.mirror.stop_reasons import Halted, Stuck
 from chsink.ports import KafkaCluster
 from chsink.statemachine.commit.chain import Chain, Links, with_origin
-from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, stays
+from chsink.statemachine.commit.handover import Beginning, TablePlace, begin, divided_by, stays, unsettled
 from chsink.statemachine.commit.rules import CommitHalt
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -162,7 +162,7 @@ class Beginnings:
     ) -> None:
         """Let these topic-partitions wait.  Raises ``Unanswered`` where others cannot go on before they start."""
         committed, notes = group.committed(failed), group.notes(failed)
-        places = self._sharing.places(list(failed), self._tables.reads_of(list(failed)))
+        places = self._sharing.places(list(failed), self._tables.reads_of(list(failed)), notes)
         for tp, error in failed.items():
             mine = places[tp].values()
             if committed[tp] is None and all(place.link is None for place in mine):
@@ -191,14 +191,12 @@ class Beginnings:
             if not fenced:
                 return {}
             tps = list(fenced)
-            for tp, sender in fenced.items():
-                sender.note = self._sharing.choice_of(tp)
             committed, notes = fenced[tps[0]].committed(tps), fenced[tps[0]].notes(tps)
             begun: dict[TopicPartition, Beginning] = {}
             halts: dict[TopicPartition, Halted] = {}
             reads = self._tables.reads_of(tps)
             chains = {name: chain for name, (_, chain) in reads.items()}
-            places = self._sharing.places(tps, reads)
+            places = self._sharing.places(tps, reads, notes)
             new = {tp for tp in tps if any(place.joins and place.link is None for place in places[tp].values())}
             rows = self._rows([tp for tp in tps if tp in new or committed[tp] is None], chains)
             for tp in tps:
@@ -212,15 +210,12 @@ class Beginnings:
                         raise
                     halts[tp] = halted
 
-            def move(to: Mapping[TopicPartition, int]) -> None:
-                for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: at}) for tp, at in to.items()]:
-                    sent.result()
-                fenced[tps[0]].committed(list(to))  # waits until other readers see these transactions
-
             known = {tp: at for tp, at in committed.items() if tp in begun and at is not None}
-            move({tp: at for tp, at in known.items() if notes[tp] != fenced[tp].note})
+            others = {tp: at for tp, at in known.items() if notes[tp] != self._sharing.choice_of(tp)}
+            _move(fenced, pool, others, {tp: unsettled(notes[tp]) for tp in others})
             self._store_all(begun, ids, committed, places)
-            move({tp: found.group for tp, found in begun.items() if found.group is not None})
+            moved = others | {tp: found.group for tp, found in begun.items() if found.group is not None}
+            _move(fenced, pool, moved, {tp: self._sharing.choice_of(tp) for tp in moved})
         return halts
 
     def _store_all(
@@ -282,7 +277,7 @@ class Beginnings:
             rows=bool(holding),
             log_start=log_start,
             waiting=self.waiting,
-            foreign=note not in {"", self._sharing.choice_of(tp), *stored},
+            foreign=divided_by(note) not in {"", self._sharing.choice_of(tp), *stored},
         )
         if decided.halt is CommitHalt.ROWS_FOUND:
             raise self._tables.halted(" ".join(holding), decided.halt, next(iter(holding.values())))
@@ -342,3 +337,17 @@ def _reached(committed: int | None, places: Mapping[str, TablePlace]) -> int:
 
 def _knows_another(links: Links, topic: str, topic_id: str) -> bool:
     return any(tp.topic == topic and link.topic_id != topic_id for tp, link in links.items())
+
+
+def _move(
+    fenced: Mapping[TopicPartition, EventSender],
+    pool: Executor,
+    to: Mapping[TopicPartition, int],
+    notes: Mapping[TopicPartition, str],
+) -> None:
+    """Move the group to these offsets, with what is stored with them, and wait until other readers see it."""
+    for tp, note in notes.items():
+        fenced[tp].note = note
+    for sent in [pool.submit(fenced[tp].send, str(tp), [], {tp: at}) for tp, at in to.items()]:
+        sent.result()
+    next(iter(fenced.values())).committed(list(to))

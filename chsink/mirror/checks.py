@@ -137,24 +137,27 @@ def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Fi
 
 def _connectors_since(mirror: OpenMirror, target: Target, read: TableRead) -> Iterator[Finding]:
     """Refuse commits of Kafka Connect sinks after the mirror's newest one, if they read the same topics; warn of those
-    that lie between commits of the mirror.
+    that lie between commits of the mirror, by the oldest.
     """
     name, keys = target.table.identifier, target.table.keys
-    above, said = set[str](), set[str]()
-    again = True
+    above, again = set[str](), True
+    groups: dict[str, list[str]] = {}
+    between: dict[str, Finding] = {}
     for at in ancestors_of(read.table.metadata.snapshot_by_name(keys.branch), read.table.metadata):
         if not at.summary or keys.summary not in at.summary.additional_properties:
             above |= {*marked(at)}
             continue
-        for key in sorted(above - said):
-            with in_words(mirror.names):
-                groups = [g for g in possible_groups(key) if group_topics(mirror.names, g) & target.topics]
-            known = {"table": name, "snapshot": at.snapshot_id, "group": "".join(groups[:1])}
-            if groups and again:
+        for key in sorted(above):
+            if key not in groups:
+                with in_words(mirror.names):
+                    groups[key] = [g for g in possible_groups(key) if group_topics(mirror.names, g) & target.topics]
+            known = {"table": name, "snapshot": at.snapshot_id, "group": "".join(groups[key][:1])}
+            if groups[key] and again:
                 yield found(Severity.ERROR, halts.MIRROR_CONNECTOR_AGAIN, property=keys.chain, **known)
-            elif groups:
-                yield found(Severity.WARNING, halts.MIRROR_CONNECTOR_BETWEEN, **known)
-        said, above, again = said | above, set(), False
+            elif groups[key]:
+                between[key] = found(Severity.WARNING, halts.MIRROR_CONNECTOR_BETWEEN, **known)
+        above, again = set(), False
+    yield from between.values()
 
 
 def table_findings(name: str, table: Table) -> Iterator[Finding]:

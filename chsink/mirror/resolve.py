@@ -21,7 +21,8 @@ from chsink.mirror.ports import EventSender
 from chsink.mirror.tables import Committed, DamagedProperty, TableRead
 from chsink.mirror.trail import as_sent, handed_over
 from chsink.ports import KafkaCluster, Outcome
-from chsink.statemachine.commit.chain import Link, Links, StoredShare, read_chain
+from chsink.statemachine.commit.chain import Link, Links, Sharing, StoredShare, read_chain
+from chsink.statemachine.commit.handover import divided_by
 from chsink.statemachine.commit.resolve import (
     Because,
     Log,
@@ -104,7 +105,8 @@ def decide(
     shown = {name: _known(_there(name, targets[name])) for name in named}  # before the logs, which may grow
     ids, tps = source.topic_ids(topics), source.partitions(topics)
     with closing(names.offsets()) as group:
-        committed = group.committed(tps)  # before the logs' ends: it may move, and is never beyond what Kafka holds
+        # before the logs' ends: it may move, and is never beyond what Kafka holds
+        committed, notes = group.committed(tps), group.notes(tps)
     starts, ends = source.log_starts(tps), source.log_ends(tps)
     found = {tp: Log(ids[tp.topic] or "", starts[tp], ends[tp], committed[tp]) for tp in sorted(tps)}
     logs = {name: {tp: log for tp, log in found.items() if tp.topic in targets[name].topics} for name in named}
@@ -112,7 +114,7 @@ def decide(
     decision = MirrorDecision(targets, choice, logs, waiting, shown, control_id)
     done = {name: _resolved(name, decision) for name in named}
     if any(targets[name].sharing for name in named):
-        decision = replace(decision, logs=_together(targets, logs, done, choice))
+        decision = replace(decision, logs=_together(targets, logs, done, choice, notes))
         done = {name: _resolved(name, decision) for name in named}
     at = {tp: ends[tp] if offset is None else offset for tp, offset in committed.items()}
     changes = tuple(
@@ -128,14 +130,20 @@ def _together(
     logs: Mapping[str, Mapping[TopicPartition, Log]],
     done: Mapping[str, tuple[TableRead, Resolved]],
     choice: TableVerdict,
+    notes: Mapping[TopicPartition, str],
 ) -> dict[str, dict[TopicPartition, Log]]:
-    """The logs, with what tables that share a topic require of each other."""
+    """The logs, with what tables that share a topic require of each other.  ``notes``: the choices that are stored with
+    the group's offsets.
+    """
     found = {name: dict(of) for name, of in logs.items()}
     skip, reads = choice is TableVerdict.SKIP, {name: read for name, (read, _) in done.items()}
     reads |= {n: read for n, t in targets.items() if t.sharing and n not in done and (read := _read(n, t)) is not None}
     for tp in sorted({tp for name, of in logs.items() for tp in of if tp.topic in targets[name].sharing}):
         sharing = {name: target.sharing[tp.topic] for name, target in targets.items() if tp.topic in target.sharing}
         shares = {name: reads[name].view.shared.get(tp) if name in reads else None for name in sharing}
+        known = {"", *(each.choice for each in sharing.values()), *(x.sharing.choice for x in shares.values() if x)}
+        if skip and (before := divided_by(notes[tp])) not in known:  # other tables took what was handed over last
+            shares = dict.fromkeys(sharing, StoredShare(Sharing(before), 0, 0))
         named = {
             name: Sharer(logs[name][tp], shares[name], after.chain.links[tp].until, after.because[tp] is Because.NEW)
             for name, (_, after) in done.items()

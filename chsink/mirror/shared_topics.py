@@ -11,7 +11,7 @@ from chsink.mirror.known_tables import KnownTables
 from chsink.mirror.tables import TableRead
 from chsink.notation.table_template import VALUE, value_pattern_of
 from chsink.statemachine.commit.chain import Chain, Links, Sharing, StoredShare
-from chsink.statemachine.commit.handover import TablePlace
+from chsink.statemachine.commit.handover import TablePlace, divided_by
 from chsink.statemachine.ranges import TopicPartition
 
 _NOT = Sharing()
@@ -38,15 +38,19 @@ class SharedTopics:
         return self._choices.get(tp.topic, "")
 
     def places(
-        self, tps: Sequence[TopicPartition], reads: Mapping[str, tuple[TableRead, Chain]]
+        self,
+        tps: Sequence[TopicPartition],
+        reads: Mapping[str, tuple[TableRead, Chain]],
+        notes: Mapping[TopicPartition, str],
     ) -> dict[TopicPartition, dict[str, TablePlace]]:
-        """For each topic-partition, what its tables know of it; also those that shared it before.  Raises as
-        :meth:`KnownTables.read`.
+        """For each topic-partition, what its tables know of it; also those that shared it before.  ``notes`` is what is
+        stored with the group's offsets.  Raises as :meth:`KnownTables.read`.
         """
-        before = {tp: self._before(tp, reads) for tp in tps}
+        changed = {tp for tp in tps if divided_by(notes[tp]) not in {"", self.choice_of(tp)}}
+        before = {tp: self._before(tp, reads, changed=tp in changed) for tp in tps}
         others = frozenset().union(*before.values()) - reads.keys()
         gone = {name: self._held(name) for name in sorted(others)}
-        return {tp: self._of(tp, reads, before[tp], gone) for tp in tps}
+        return {tp: self._of(tp, reads, before[tp], gone, changed=tp in changed) for tp in tps}
 
     def _held(self, name: str) -> Links:
         """What a table that took the topic-partitions before holds."""
@@ -65,6 +69,8 @@ class SharedTopics:
         reads: Mapping[str, tuple[TableRead, Chain]],
         before: frozenset[str],
         gone: Mapping[str, Links],
+        *,
+        changed: bool,
     ) -> dict[str, TablePlace]:
         found: dict[str, TablePlace] = {}
         mine = {name: each for name, each in reads.items() if tp.topic in self._targets[name].topics}
@@ -80,16 +86,21 @@ class SharedTopics:
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)
             if link is not None:
                 found[name] = TablePlace(link, left=True)
-        if all(place.link is None or place.joins for place in found.values()):  # there is nobody to join
+        alone = not any(place.shares for place in found.values())
+        if alone:  # there is nobody to join, as a table without a choice takes all records
             found = {name: replace(place, joins=False) for name, place in found.items()}
-        if self._added_now and any(place.link is not None for place in found.values()):
+        if self._added_now and not (alone and changed) and any(place.link is not None for place in found.values()):
             # new tables alone do not know whether the group's offset is one of an earlier topic of this name, nor those
             # whose share they take, for which records may wait: a person decides
             found = {name: replace(place, joins=place.joins or place.link is None) for name, place in found.items()}
         return found
 
-    def _before(self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]]) -> frozenset[str]:
-        """The tables that shared it before what the job file says now, or by that if nothing else is stored."""
+    def _before(
+        self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]], *, changed: bool
+    ) -> frozenset[str]:
+        """The tables that shared it before what the job file says now, or by that if nothing else is stored.
+        ``changed``: the records before the group's offset were divided otherwise.
+        """
         found = {n: share for n, (read, _) in reads.items() if (share := read.view.shared.get(tp)) is not None}
         # what a table that left has stored is older than all that those hold which share the topic now
         stored = {n: share for n, share in found.items() if tp.topic in self._targets[n].sharing} or found
@@ -99,7 +110,7 @@ class SharedTopics:
         # a table that records named has begun later than others, by the same choice
         shares = {n: share.sharing for n, share in others.items() if share.sharing.choice in choices}
         known = frozenset(table for n, sharing in shares.items() for table in self._known(n, sharing, reads[n][0]))
-        if all(share.since < newest for n, share in stored.items() if n not in others):
+        if changed or all(share.since < newest for n, share in stored.items() if n not in others):
             left = [read for name in sorted(known - reads.keys()) if (read := self._list_of(name))]
             known |= {
                 table for n, sharing in shares.items() for read in left for table in self._known(n, sharing, read)

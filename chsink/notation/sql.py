@@ -108,3 +108,8 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError as error:
         raise ValueError("a lone surrogate cannot be sent to ClickHouse") from error
     return text
+
+
+def names_column(expression: str, column: str) -> bool:
+    """Whether an expression of SQL names a column."""
+    return re.search(rf"(?<![\w`]){re.escape(column)}(?![\w`])|`{re.escape(column)}`", expression) is not None

@@ -17,7 +17,7 @@ from chsink.clickhouse.window import DedupWindow
 from chsink.dlq.place import replay_sink
 from chsink.driver.ledger import read_owner
 from chsink.errors import ChsinkError, HaltError
-from chsink.errors.steps import WITHOUT_DEDUPLICATION
+from chsink.errors.steps import FED_AGAIN, WITHOUT_DEDUPLICATION
 from chsink.notation.sql import quote_string, quote_strings
 from chsink.ports import StateStore, Word
 from chsink.refusals import asking_target
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 SECOND_COPIES = (
     "; {} of these rows share their offset with another row: unless a transform made several rows of one record, or an "
     "earlier topic of this name left them, first leave one copy of each: copy it to another table, delete all of them, "
-    f"and insert it again {WITHOUT_DEDUPLICATION}"
+    f"and insert it again {WITHOUT_DEDUPLICATION}{FED_AGAIN}"
 )
 
 

@@ -67,6 +67,11 @@ def _of_table(
     clickhouse, sink = reads.clickhouse, reads.clickhouse.config.sink.name
     keys = [StateKey(sink, tp.topic, tp.partition, target.name) for tp in reads.kafka.partitions([target.topic])]
     recorded = {k: reads.known[k] for k in keys if k in reads.known}
+    if replace and recorded and not target.table.shows_places:
+        reads.say(
+            f"{target.name}: without the columns {', '.join(PROBE_COLUMNS)}, chsink cannot tell whether more landed "
+            f"than is recorded, and leaves the recorded state as it is; if that is of an older backup, {NEWER_STATE}"
+        )
     stale = _stale(reads, target, recorded, accepted) if replace else set()
     todo = [k for k in keys if k not in recorded or k in stale]
     others = {k: r for k, r in recorded.items() if replace and k not in todo}

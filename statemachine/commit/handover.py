@@ -4,7 +4,8 @@ The group's offset of a topic-partition says up to where its records were handed
 transactional producer first: that ends the open transaction of every older attempt and refuses its later ones.  Only
 then it reads the group's offset, and ``HAND_OVER`` compares it with the planned range ``[a, b)``.
 
-With ``table_by``, the group's offset also says by which choice the records before it were divided among tables.
+With ``table_by``, the group's offset also says by which choice the records before it were divided among tables
+(:func:`divided_by`).  While another choice is stored in the tables, it is marked: no worker may divide records then.
 
 ``START`` says where the group has to be before the first worker of a topic-partition starts: never below a table's
 ``until``.  The offsets of a group without members expire, and a person may set them back; the tables are the floor.
@@ -113,6 +114,18 @@ def hand_over(planned: OffsetRange, committed: int | None, choice: str = "", sto
         case _:
             return HandOver(rule.name, refused=True)
 
+
+def unsettled(note: str) -> str:
+    """What is stored with an offset while tables learn of another choice."""
+    return divided_by(note) + _UNSETTLED
+
+
+def divided_by(note: str) -> str:
+    """The choice by which the records before an offset were divided, by what is stored with it; "" if nothing says."""
+    return note.removesuffix(_UNSETTLED)
+
+
+_UNSETTLED = "?"
 
 # --- where the group starts ------------------------------------------------------------------------------------------
 

@@ -147,17 +147,19 @@ def test_a_replica_that_is_not_active(job: Job, spark: SparkSession, second: str
 SECONDS = "replicated_deduplication_window_seconds"
 
 
-def raised(job: Job, _: str) -> None:
-    job.everywhere(f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {SECONDS} = 9000")
-
-
 def lowered(job: Job, _: str) -> None:
     job.settings = dict.fromkeys(job.settings, 30)
 
 
 WINDOWS: dict[str, tuple[str, str, int, str, Callable[[Job, str], None]]] = {
-    "raised": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, f"raise {SECONDS} on each replica", raised),
-    "lowered": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, "lower clickhouse.insert_timeout_s; or", lowered),
+    "raised": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, "Or, before you raise the window", alter),
+    "lowered": (
+        "WINDOW_TOO_SHORT",
+        "insert_timeout_s",
+        3600,
+        "wait for that time, then lower it, and start the job",
+        lowered,
+    ),
     "altered": ("WINDOW_SHORT", "retry_for_s", 4000, "run on each replica", alter),
     "patient": ("WINDOW_SHORT", "retry_for_s", 4000, "or lower clickhouse.retry_for_s", lowered),
 }
@@ -246,7 +248,7 @@ def test_a_replica_whose_part_of_the_keeper_is_gone(
     command(second, f"SYSTEM RESTART REPLICA {job.tables[job.topic]}")
     eventually("a read-only replica", lambda: of_replica(second, job, "is_readonly") == "1")
     said = found("REPLICA_READONLY", job)
-    says(said, "If the Keeper has lost the data of this replica only: run the same two statements on this server")
+    says(said, "If the Keeper has lost the data of this replica only: run SYSTEM RESTART REPLICA ")
     for statement in ("SYSTEM RESTART REPLICA", "SYSTEM RESTORE REPLICA"):
         command(second, f"{statement} {named_in(said, statement)}")
     eventually("a replica that takes inserts", lambda: of_replica(second, job, "is_readonly") == "0")

@@ -140,7 +140,7 @@ def memory_findings(table: TargetTable, url: str, needed_s: int, longest_s: int)
     at = {"table": table.canonical, "url": url, "window": table.window_s}
     kept = {**at, "blocks": table.window_blocks, "longest": longest_s}
     if table.window_s <= needed_s:
-        yield found(Severity.ERROR, preflight.WINDOW_TOO_SHORT, **at, needed=needed_s)
+        yield found(Severity.ERROR, preflight.WINDOW_TOO_SHORT, **at, needed=needed_s, enough=2 * needed_s)
     elif table.window_s < longest_s:
         yield found(Severity.WARNING, preflight.WINDOW_SHORT, **kept)
     else:

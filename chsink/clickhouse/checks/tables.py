@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from chsink.clickhouse.shards import RoutedTable
-from chsink.clickhouse.table import TargetTable
+from chsink.clickhouse.table import TargetTable, computed_in
 from chsink.clickhouse.window import check_window
 from chsink.errors import PreflightError, preflight
 from chsink.findings import Finding, Severity, found, of_error, passed
 from chsink.notation.metadata_columns import METADATA_COLUMNS, SHARD_TYPES
+from chsink.notation.sql import names_column
 from chsink.notation.type_text import TypeNode, parse_type_text
 
 NON_DETERMINISTIC = re.compile(
@@ -24,11 +25,12 @@ NON_DETERMINISTIC = re.compile(
     r"|arrayRandomSample|(full)?hostName|FQDN|displayName|getMacro|get(Server|MergeTree)?Setting\w*|getServerPort"
     r"|tcpPort|file|filesystem\w+|(zookeeperSession)?uptime|serverUUID|(server)?timezone"
     r"|(initial_?)?query_?(id|start_?time)|connection_?id|transactionID|runningConcurrency|blockNumber|rowNumberIn\w*"
+    r"|(current_?|initial_?)?user|currentDatabase|version|revision|buildId|reverseDNSQuery"
     r"|(dict(Get|Has|IsIn)|joinGet)\w*|ai(Classify|Extract|Filter|Generate|Redact|Translate))\s*\(",
     re.IGNORECASE,
 )
 _WITHOUT_BRACKETS = re.compile(
-    r"'(?:[^'\\]|\\.)*'|\b(now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
+    r"'(?:[^'\\]|\\.)*'|(?<![\w.`])(now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
 )
 """Texts, and functions that a DEFAULT may name without brackets, unless there is a column of the name."""
 
@@ -162,7 +164,7 @@ def _partitions(target: RoutedTable) -> Iterator[Finding]:
 
 def _defaults(target: RoutedTable) -> Iterator[Finding]:
     table = target.table
-    volatile = [c for c in volatile_columns(table) if not _names(table.partition_key, c)]
+    volatile = [c for c in volatile_columns(table) if not names_column(table.partition_key, c)]
     if volatile:
         columns = ", ".join(volatile)
         yield found(Severity.WARNING, preflight.VOLATILE_DEFAULT, columns=columns, table=target.name)
@@ -170,7 +172,7 @@ def _defaults(target: RoutedTable) -> Iterator[Finding]:
 
 def volatile_partition(table: TargetTable, volatile: Iterable[str]) -> list[str]:
     """What of its partition key depends on when or where a row is inserted, if these columns do."""
-    columns = [c for c in volatile if _names(table.partition_key, c)]
+    columns = [c for c in volatile if names_column(table.partition_key, c)]
     return [*columns, table.partition_key] if NON_DETERMINISTIC.search(table.partition_key) else columns
 
 
@@ -179,17 +181,8 @@ def volatile_columns(table: TargetTable) -> list[str]:
     return [c.name for c in table.columns if c.default_expression and _volatile(c.default_expression, table)]
 
 
-def _volatile(expression: str, table: TargetTable, depth: int = 8) -> bool:
+def _volatile(expression: str, table: TargetTable) -> bool:
     """Whether a default depends on when or where it is computed, also through other columns' defaults."""
-    alone = {found[1] for found in _WITHOUT_BRACKETS.finditer(expression) if found[1]}
-    if NON_DETERMINISTIC.search(expression) or alone - {c.name for c in table.columns}:
-        return True
-    return depth > 0 and any(
-        c.default_expression and _names(expression, c.name) and _volatile(c.default_expression, table, depth - 1)
-        for c in table.columns
-        if c.name not in METADATA_COLUMNS and c.default_expression != expression
-    )
-
-
-def _names(expression: str, column: str) -> bool:
-    return re.search(rf"(?<![\w`]){re.escape(column)}(?![\w`])|`{re.escape(column)}`", expression) is not None
+    every = [expression, *(c.default_expression for c in computed_in(expression, table.columns))]
+    alone = {found[1] for one in every for found in _WITHOUT_BRACKETS.finditer(one) if found[1]}
+    return any(map(NON_DETERMINISTIC.search, every)) or bool(alone - {c.name for c in table.columns})

@@ -117,7 +117,7 @@ def test_a_shard_without_rows(make_job: MakeJob, spark: SparkSession) -> None:
     command(shard, f"INSERT INTO {table}_backup SELECT * FROM {table}")
     command(shard, f"TRUNCATE TABLE {table}")
     said = found("SHARD_IS_EMPTY", job)
-    says(said, "otherwise stop the job and restore them from a backup or a replica")
+    says(said, "otherwise stop the job", "if not, restore them from a backup")
     run_named(job, said, "verify", code=1)
     command(shard, f"INSERT INTO {table} SELECT * FROM {table}_backup")
     run_named(job, said, "verify")

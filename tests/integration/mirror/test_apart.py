@@ -20,6 +20,7 @@ from chsink.kafka.admin import open_admin
 from chsink.mirror import apart
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.owner import Claims
+from chsink.statemachine.commit.handover import unsettled
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import config_of
@@ -167,7 +168,13 @@ def test_a_driver_without_a_coordinator(make_bench: MakeBench, monkeypatch: pyte
     again = apart.CoordinatorElsewhere(mirror, SystemClock(), structlog.get_logger())
     again.start()
     assert (again.failure, again.held_until(bench.tp())) == (None, 0)
-    for each in (again, coordinator):
+    with mirror.names.sender(mirror.names.worker_id(bench.tp()), mirror.names.group) as sender:
+        sender.note = unsettled("")  # a coordinator that was killed while it changed table_by
+        sender.send("", [], {bench.tp(): 0})
+    later = apart.CoordinatorElsewhere(mirror, SystemClock(), structlog.get_logger())
+    with pytest.raises(UnavailableError, match=str(bench.tp())):
+        later.start()
+    for each in (again, later, coordinator):
         each.close()
 
 

@@ -444,6 +444,29 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict
 
 
 @pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_TOPIC_RECREATED")
+@pytest.mark.parametrize("survived", [True, False])
+def test_a_topic_that_was_made_again_with_the_same_records(make_bench: MakeBench, *, survived: bool) -> None:
+    """⚑ Nothing said that the new table needs a decision, too."""
+    bench = make_bench()
+    land(bench, bench.coordinator(), 1, 2)
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    start, end = bench.produce([1, 2, 3])
+    if survived:
+        with ControlSender(bench.names, bench.names.worker_id(bench.tp()), bench.group) as sender:
+            sender.send("a group that survived", [], {bench.tp(): 2})
+    error = halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
+    says(error, "set mirror.checkpoint to a new folder")
+    name_an_empty_table(bench, error)
+    later = bench.coordinator()
+    bench.hand_over(start, end)
+    bench.rounds(later, 2)
+    land(bench, later, 4)
+    assert sorted(value for *_, value in bench.landed("anew").elements()) == [1, 2, 3, 4]
+
+
+@pytest.mark.soak
 def test_a_halt_is_seen_behind_a_topic_that_was_made_again(make_bench: MakeBench) -> None:
     """⚑ Without groups, what was handed over of the earlier topic is read again.  Each start said CHS-345 of a table that
     was resolved, and never which other one lacks records.

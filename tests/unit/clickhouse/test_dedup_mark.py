@@ -18,7 +18,8 @@ from chsink.clickhouse.dedup_mark import (
     why_too_late,
 )
 from chsink.clickhouse.describe import AT_ONCE
-from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, read_settings
+from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, computed_in, read_settings
+from chsink.decode.columns import Column
 from chsink.errors import AlteredError
 from chsink.formats.pipeline import digest_of
 from chsink.ports import Unanswered
@@ -167,6 +168,35 @@ def test_another_version_may_not_find_the_tokens(engine: str, why: str) -> None:
     assert why_forgotten(table(engine), old, old) is why_forgotten(table(engine), new, new) is None
     assert why in (why_forgotten(table(engine), old, new) or "")
     assert why in (why_forgotten(table(engine), new, old) or "")
+
+
+DAY = (
+    Column("at", "DateTime"),
+    Column("day", "Date", "MATERIALIZED", "toDate(at)"),
+    Column("n", "Int8", "DEFAULT", "1"),
+)
+
+
+@pytest.mark.parametrize("fed", [False, True])
+@pytest.mark.parametrize(
+    ("key", "altered", "moves"),
+    [
+        ("day", Column("day", "Date", "MATERIALIZED", "toDate(at, 'UTC')"), True),
+        ("toYYYYMM(`day`)", Column("day", "Date", "MATERIALIZED", "toDate(at, 'UTC')"), True),
+        ("today", Column("day", "Date", "MATERIALIZED", "toDate(at, 'UTC')"), False),
+        ("day", Column("n", "Int8", "DEFAULT", "2"), False),
+        ("", Column("day", "Date", "MATERIALIZED", "toDate(at, 'UTC')"), False),
+    ],
+)
+def test_an_altered_default_moves_rows_to_another_table_partition(
+    key: str, altered: Column, *, moves: bool, fed: bool
+) -> None:
+    """⚑ Found by an adversary: the token was not known there, and the rows landed twice."""
+    inner, changed = table(partition_key=key), tuple(altered if c.name == altered.name else c for c in DAY)
+    inner, other = (replace(inner, partitioning=computed_in(key, columns)) for columns in (DAY, changed))
+    before, after = ((table(feeds=(replace(each, name="fed"),)) if fed else each) for each in (inner, other))
+    then, now = (look(Server(StoppedClock()), each).mark for each in (before, after))
+    assert ("a column in a partition key" in (why_forgotten(after, then, now) or "")) is moves
 
 
 def test_a_token_log_with_two_entries_for_each_block_remembers_half() -> None:

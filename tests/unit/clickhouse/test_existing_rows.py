@@ -92,7 +92,7 @@ def test_rows_without_state(records: Records) -> None:
         "was lost, or you renamed the table, make sure that no process of the job is running, executors included, and no "
         "`chsink dlq replay` of the sink; if you removed a replica that does not answer, first wait "
         "for clickhouse.insert_timeout_s, at least 120 s, because it may still run an insert; then run `chsink state recover "
-        "--senders-gone`; to land the records a second time on purpose, set"
+        "--senders-gone`, and start the job; to land the records a second time on purpose, set"
     ) in finding.fix
     assert finding.fix.index("do not run recover") < finding.fix.index("`chsink state recover")
 

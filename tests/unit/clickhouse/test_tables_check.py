@@ -177,6 +177,8 @@ def test_a_partition_key_through_another_columns_default() -> None:
         ("now", True),
         ("concat('now', 'it\\'s today')", False),
         ("toDate(today)", False),
+        ("toDate(payload.now)", False),
+        ("toDate(payload.`now`)", False),
         ("fromUnixTimestamp(id)", False),
         ("profile(id)", False),
         ("dateTimeToSnowflakeID(at)", False),

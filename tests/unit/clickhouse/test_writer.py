@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from chsink.clickhouse.dedup_mark import look
 from chsink.clickhouse.mutations import ANY
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import InsertShard
@@ -247,6 +248,19 @@ def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: l
     with pytest.raises(AlteredError, match=r"CHS-233.*columns of db\.t at http://a were altered .*: n\n"):
         insert(server)
     assert server.inserts == []
+
+
+def test_a_default_in_the_partition_key_was_altered(server: Server) -> None:
+    """⚑ The piece may have been stored in another table partition, where its token is known."""
+    day = ("day", "Date", "MATERIALIZED", "toDate(n)")
+    target = table(partition_key="day", partitioning=(Column(*day),))
+    shard = InsertShard(server, target, look(server, target).mark)
+    writer = ShardWriter([shard], {}, server.clock, retry_for_s=60, timeout_s=9.5, margin_s=30)
+    server.definition, server.columns = "altered", [("n", "String", "", ""), day]
+    assert writer.insert(0, "db.t", PIECE, "token", LATER).rows == 3
+    server.columns[1] = (*day[:3], "toDate(n, 'UTC')")
+    with pytest.raises(AlteredError, match=r"CHS-233.*were altered .*: day\n"):
+        writer.insert(0, "db.t", PIECE, "token", LATER)
 
 
 # --- looking for rows ------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def placed(
         table = Listed(*(listed if name == "shop.orders" else [])).load()
         view = SimpleNamespace(shared=shared, uuid=uuid)
         reads[name] = (SimpleNamespace(view=view, table=table), Chain(links=links))
-    return topics.places([TP], cast(Any, reads))[TP]
+    return topics.places([TP], cast(Any, reads), {TP: ""})[TP]
 
 
 @pytest.mark.parametrize("waiting", [False, True])

@@ -51,7 +51,7 @@ def test_a_table_that_left_does_not_tell_which_map_was_in_force() -> None:
         for choice in [share.sharing.choice]
     }
 
-    places = topics.places([TP], cast(Any, reads))[TP]
+    places = topics.places([TP], cast(Any, reads), {TP: ""})[TP]
 
     assert {name: place.joins for name, place in places.items()} == {"s1": False, "s2": False}
 
@@ -65,6 +65,6 @@ def test_tables_that_replace_all_others_are_for_a_person(sharing: dict[str, Shar
     topics = SharedTopics(cast(Any, SimpleNamespace(targets={"s0": target, "s1": target})), added_now=True)
     read = (SimpleNamespace(view=SimpleNamespace(uuid="u", shared={})), Chain())
 
-    places = topics.places([TP], cast(Any, {"s0": read, "s1": read}))[TP]
+    places = topics.places([TP], cast(Any, {"s0": read, "s1": read}), {TP: ""})[TP]
 
     assert not any(place.joins for place in places.values())

@@ -1,0 +1,87 @@
+"""``table_by`` changes again, beside a route without one, or while something fails: nothing that waits is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from chsink.config import load
+from chsink.errors import ChsinkError, HaltError
+from chsink.kafka.admin import open_admin
+from chsink.mirror.opening import OpenMirror, open_mirror
+from chsink.mirror.tables import Committed, MirrorTable
+from chsink.mirror.task import Share
+from chsink.ports import Outcome
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.test_table_by import begun, job_of, mirror_of, offsets, running, send
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
+
+
+def handed_over(bench: Bench, mirror: OpenMirror, kinds: str) -> None:
+    """By a driver that is killed before the commit."""
+    planned = OffsetRange(*send(bench, kinds))
+    mirror.feeds().hand_over(Share(bench.tp(), planned), bench.records()(planned))
+
+
+def test_a_change_that_was_undone_at_once_and_is_made_again(make_bench: MakeBench) -> None:
+    """⚑ Found by an adversary: both maps began at one offset, so the list of the first table, which left, was not read,
+    and what waited for a table that a record had named was lost.
+    """
+    bench, old, new = make_bench(tables=("a", "b", "c")), {"x": "a", "y": "b"}, {"x": "c", "y": "b"}
+    begun(bench, old, "xyd")
+    for map_ in (new, old):
+        with running(bench, mirror_of(bench, map_, others="shop.{value}")):
+            pass
+    handed_over(bench, mirror_of(bench, old, others="shop.{value}"), "xyd")
+    begun(bench, new, "xy")
+    begun(bench, new, "xyd")
+    every = [*range(len(bench.sent()))]
+    assert sorted(at for each in offsets(bench, *"abcd").values() for at in each) == every
+
+
+@pytest.mark.parametrize("added", ["halt", "now"])
+def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, added: str) -> None:
+    """⚑ Found by an adversary: the new tables joined the one that takes all records, and what waited for the old ones
+    was lost.
+    """
+    bench = make_bench(tables=("a", "b", "c", "d", "p"))
+
+    def mirror(tables: str) -> OpenMirror:
+        job = job_of(bench, dict(zip("xy", tables, strict=True)))
+        text = job.read_text("utf-8").replace("enabled = true", f'enabled = true\nadded_tables = "{added}"')
+        job.write_text(f'{text}[[mirror.route]]\ntopic = "{bench.topic}"\ntable = "shop.p"\n', "utf-8")
+        config = load(job, environ={})
+        return open_mirror(config, open_admin(config))
+
+    with running(bench, mirror("ab")) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    handed_over(bench, mirror("ab"), "xyxy")
+    with pytest.raises(HaltError, match="CHS-342"), running(bench, mirror("cd")):
+        pass
+    with running(bench, mirror("ab")):
+        pass
+    assert offsets(bench, "a", "b", "p") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "p": [*range(8)]}
+
+
+def test_a_start_that_fails_while_it_changes_the_map(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Found by an adversary: workers handed over by the new map, which the tables did not know, and neither that map
+    nor the old one could start again.
+    """
+    bench, old, new = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}, {"x": "b", "y": "a"}
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    with monkeypatch.context() as patched:
+        patched.setattr(MirrorTable, "begin", lambda *_, **__: Committed(Outcome.REFUSED, reason="read-only"))
+        with pytest.raises(ChsinkError, match="CHS-717"), running(bench, mirror_of(bench, new)):
+            pass
+    planned = OffsetRange(*send(bench, "xyxy"))
+    for map_ in (new, old):
+        with pytest.raises(ChsinkError, match="CHS-712"):
+            mirror_of(bench, map_).feeds().hand_over(Share(bench.tp(), planned), bench.records()(planned))
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(planned.start, planned.end)
+    with running(bench, mirror_of(bench, new)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 5, 7, 8]}
