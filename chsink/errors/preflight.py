@@ -1009,9 +1009,10 @@ MIRROR_OTHER_SINK = preflight(
 MIRROR_SINK_BESIDE = preflight(
     "CHS-263",
     "sink {sink} has committed records of {topics} to Iceberg table {table} after this one: they land twice",
-    "let only one of the two sinks write to this table: name another table in [[mirror.route]] of the other one, and "
-    "delete the rows that landed twice; if it is sink {sink} that leaves the table for good, remove the table property "
-    "{property}",
+    "let only one of the two sinks write to this table. If this one leaves it: name another table in [[mirror.route]], "
+    "and delete one of each two rows. If sink {sink} leaves it for good: stop that sink, remove the table property "
+    "{property}, run this one until `chsink mirror status --json` shows at least these offsets as `until`: {until}; "
+    "then stop it, and only then delete one of each two rows: it first lands again what only the other one has landed",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",

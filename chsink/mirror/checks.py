@@ -99,10 +99,13 @@ def other_sinks(name: str, table: Table, keys: PropertyKeys, topic_ids: Collecti
                 links = {
                     tp: x for tp, x in links.items() if tp in later and x.until > max(x.origin, own.links[tp].until)
                 }
-            if links:
-                topics = ", ".join(sorted({tp.topic for tp in links}))
-                entry = preflight.MIRROR_OTHER_SINK if own is None else preflight.MIRROR_SINK_BESIDE
-                yield found(Severity.ERROR, entry, table=name, topics=topics, sink=sink, property=property_)
+            topics = ", ".join(sorted({tp.topic for tp in links}))
+            known = {"table": name, "topics": topics, "sink": sink, "property": property_}
+            if links and own is None:
+                yield found(Severity.ERROR, preflight.MIRROR_OTHER_SINK, **known)
+            elif links:
+                until = ", ".join(f"{tp}: {link.until}" for tp, link in sorted(links.items()))
+                yield found(Severity.ERROR, preflight.MIRROR_SINK_BESIDE, until=until, **known)
 
 
 def _inherited(table: Table, theirs: PropertyKeys) -> str:
