@@ -54,9 +54,10 @@ def survey(mirror: OpenMirror, tables: Sequence[str]) -> list[Earlier]:
         mine = [tp for tp in mine if starts[tp] < links[tp].origin and (ids[tp.topic] or "") == links[tp].topic_id]
         for topic in dict.fromkeys(tp.topic for tp in mine):
             partitions = [tp.partition for tp in mine]
-            held = target.table.row_ranges(read, target.topics, topic, partitions, partly=True)
-            if held is None and target.table.rows_before_mirror(read) != 0:
+            held = target.table.row_ranges(read, target.topics, topic, partitions)
+            if held is None and target.table.foreign_rows(read) != 0:
                 raise halts.MIRROR_ROWS_UNTOLD(table=name, topic=topic)
+            held = held or target.table.row_ranges(read, target.topics, topic, partitions, partly=True)
             for tp in (tp for tp in mine if tp.topic == topic):
                 piece, rows = OffsetRange(starts[tp], links[tp].origin), (held or {}).get(tp.partition)
                 if rows and rows[0].start < piece.end:

@@ -268,14 +268,10 @@ class MirrorTable:
         with self._answered():
             return row_ranges(read.table, topics, topic, partitions, branch=self.keys.branch, partly=partly)
 
-    def rows_before_mirror(self, read: TableRead) -> int | None:
-        """How many rows the branch had before the mirror's first snapshot, None if that is not known."""
+    def foreign_rows(self, read: TableRead) -> int | None:
+        """How many rows of the branch may be of others than the mirror, at most; None if that is not known."""
         metadata = read.table.metadata
-        lineage = [*ancestors_of(metadata.snapshot_by_name(self.keys.branch), metadata)]
-        own = [at for at in lineage if at.summary and self.keys.summary in at.summary.additional_properties]
-        if not none_expired(metadata):
-            return None
-        return rows_before(own[-1]) if own else _counted(lineage[0])[TOTAL] if lineage else 0
+        return foreign_rows(metadata, self.keys.branch, self.keys.summary) if none_expired(metadata) else None
 
     def timestamps(self, read: TableRead, tp: TopicPartition, within: OffsetRange) -> Times:
         """See :func:`chsink.mirror.rows.timestamps`.  Raises ``CatalogFailed`` if the storage does not answer."""
@@ -566,6 +562,18 @@ def rows_before(snapshot: Any) -> int | None:
     counted = _counted(snapshot)
     total = counted[TOTAL]
     return None if total is None else total - (counted[ADDED] or 0) + (counted[DELETED] or 0)
+
+
+def foreign_rows(metadata: TableMetadata, branch: str, key: str) -> int | None:
+    """How many rows of a branch may be of snapshots whose summary lacks this key, at most; None if they do not say."""
+    rows = found = 0
+    for at in reversed([*ancestors_of(metadata.snapshot_by_name(branch), metadata)]):
+        if (total := _counted(at)[TOTAL]) is None:
+            return None
+        if not (at.summary and key in at.summary.additional_properties):
+            found += max(0, total - rows)
+        rows, found = total, min(found, total)
+    return found
 
 
 def none_expired(metadata: TableMetadata) -> bool:

@@ -82,19 +82,30 @@ def test_a_table_that_holds_rows_before_its_beginning(make_bench: MakeBench) -> 
 
 
 @pytest.mark.exit_of("MIRROR_ROWS_UNTOLD")
-@pytest.mark.parametrize("rows", [0, 4])
-def test_a_table_that_held_rows_before_and_lacks_the_columns(make_bench: MakeBench, rows: int) -> None:
-    """⚑ A batch load had brought them: they landed again."""
-    bench = make_bench(tables=("a", "b"), schemas={"b": Schema(*SCHEMA.fields[:2])})
+@pytest.mark.parametrize(
+    "loaded", ["", "before", *(pytest.param(x, marks=pytest.mark.soak) for x in ("later", "null"))]
+)
+def test_a_table_with_rows_that_do_not_tell(make_bench: MakeBench, loaded: str) -> None:
+    """⚑ A batch load had brought them, before or beside the mirror: they landed again.  ``null``: without values in the
+    columns that tell.
+    """
+    bench = make_bench(tables=("a", "b"), schemas={"b": Schema(*SCHEMA.fields[: 4 if loaded == "null" else 2])})
     with running(bench, mirror_of(bench, "a")) as hand_over:
         hand_over(*bench.produce(range(4)))
-    table = bench.catalog().load_table("shop.b")
-    table.append(pa.Table.from_pylist([{"id": n} for n in range(rows)], schema=table.schema().as_arrow()))
+
+    def load() -> None:
+        table = bench.catalog().load_table("shop.b")
+        table.append(pa.Table.from_pylist([{"id": n} for n in range(4)], schema=table.schema().as_arrow()))
+
+    if loaded in {"before", "null"}:
+        load()
     with running(bench, mirror_of(bench, "a", "b")) as hand_over:
         hand_over(*bench.produce([4]))
+    if loaded == "later":
+        load()
     job = job_of(bench, "a", "b")
     done = run(bench, ["mirror", "backfill", "shop.b"], job)
-    if not rows:
+    if not loaded:
         assert done.exit_code == 0 and "[0, 4)" in done.stdout, done.output
         return
     assert done.exit_code == 2 and "CHS-355" in done.stderr, done.output

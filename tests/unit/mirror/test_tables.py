@@ -102,6 +102,26 @@ def test_an_append_is_one_snapshot_with_its_chain_in_both_places(table: MirrorTa
     assert found.chain.commit_id == str(UUID(int=7)) and held(table) == [1, 2, 3]
 
 
+def test_how_many_rows_may_be_of_others(table: MirrorTable) -> None:
+    """⚑ Only those from before the mirror counted: a backfill landed the others twice."""
+    rows = pa.table({"id": [7, 8], "name": ["x", "y"]}, schema=read(table).table.schema().as_arrow())
+
+    def others() -> int | None:
+        return table.foreign_rows(read(table))
+
+    assert others() == 0
+    appended(table, 6, 1, 2, 3)
+    assert others() == 0
+    read(table).table.append(rows)
+    appended(table, 7, 4)
+    assert others() == 2
+    read(table).table.delete("id < 8")
+    assert others() == 1, "no more than there are"
+    now = read(table).table
+    now.maintenance.expire_snapshots().by_ids([now.snapshots()[0].snapshot_id]).commit()
+    assert others() is None
+
+
 def test_a_move_makes_no_snapshot(table: MirrorTable) -> None:
     """⚑ K-2, D20."""
     appended(table, 9, 1)
