@@ -14,7 +14,7 @@ from chsink.config import Config
 from chsink.config.mirror import MirrorRoute
 from chsink.errors import halts, preflight, services
 from chsink.findings import Finding, Severity, found, guarded, passed
-from chsink.mirror.connector import group_topics, marked, marks, not_taken, possible_groups
+from chsink.mirror.connector import group_topics, marked, marks, not_continued, not_taken, possible_groups
 from chsink.mirror.failures import in_words
 from chsink.mirror.known_tables import Target
 from chsink.mirror.names import faults
@@ -132,7 +132,8 @@ def _connectors(mirror: OpenMirror, target: Target, table: Table) -> Iterator[Fi
         with in_words(mirror.names):
             groups = {group: group_topics(mirror.names, group) for group in possible_groups(key)}
         filled = [group for group, topics in groups.items() if topics & unknown]
-        if filled or (not any(groups.values()) and not_taken(table, target.table.keys.branch)):
+        left = not_continued(table, key) & unknown
+        if filled or left or (not any(groups.values()) and not_taken(table, target.table.keys.branch)):
             group = (filled or list(groups))[0]
             yield found(Severity.ERROR, halts.MIRROR_CONNECTOR_TABLE, table=target.table.identifier, group=group)
     yield from () if read is None else _connectors_since(mirror, target, read)

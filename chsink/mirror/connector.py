@@ -53,7 +53,7 @@ class SnapshotMark:
 
 def marks(table: Table) -> dict[str, SnapshotMark]:
     """The sinks that filled the table's main branch, by key; mirrors of chsink are not among them.  Of those that a
-    property alone names, a takeover has begun.
+    property alone names, a takeover has begun, or left topics out.
     """
     named = (name.removeprefix(_OFFSETS) for name in table.metadata.properties if name.startswith(_OFFSETS))
     bare = {key: SnapshotMark(key, {}, "", "") for key in named}
@@ -88,6 +88,11 @@ def not_taken(table: Table, branch: str) -> bool:
         taken = {name.removeprefix(_OFFSETS) for name in (at.summary.additional_properties if at.summary else {})}
         keys = (keys - taken) | {*marked(at)}
     return bool(keys)
+
+
+def not_continued(table: Table, key: str) -> set[str]:
+    """The topics of a sink that takeovers of this table left out, by the sink's property."""
+    return set(table.metadata.properties.get(f"{_OFFSETS}{key}", "").split(","))
 
 
 def _valid_through(summary: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ Rules:
 - That commit also carries the sink's own offsets, up to the end of its control topic: a coordinator of the sink that
   was only suspended then takes these files for committed.
 - Before one of several tables has its chain, each bears the sink's mark, in a snapshot or in a property: no start goes
-  on without one of them.
+  on without one of them.  The property names the topics that are not taken over: a start that routes one is refused.
 - It is shown first and carried out afterwards, if nothing has changed since.
 """
 
@@ -20,22 +20,30 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from chsink.errors import ChsinkError, halts, services
 from chsink.errors.several import raise_all
-from chsink.mirror.connector import Connector, Remains, SnapshotMark, files_of, marks, members, readings, remains
+from chsink.mirror.connector import (
+    Connector,
+    Remains,
+    SnapshotMark,
+    files_of,
+    marks,
+    members,
+    not_continued,
+    readings,
+    remains,
+)
 from chsink.mirror.files import data_file
 from chsink.mirror.known_tables import KnownTables, Target
 from chsink.mirror.manifests import name_of, referred
 from chsink.mirror.opening import OpenMirror
-from chsink.mirror.tables import Committed, TableRead, none_expired
+from chsink.mirror.tables import Committed, TableRead, foreign_rows, none_expired
 from chsink.ports import Outcome
 from chsink.statemachine.commit.chain import Chain, Link
 from chsink.statemachine.commit.takeover import ReportedFile, Stopped, continued, waits
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
-
-NONE_STORED = "{}"
-"""The property of a table of which no snapshot names the sink."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +134,10 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
     if (shown.tables, shown.links) != (now.tables, now.links):
         raise halts.MIRROR_CONNECTOR_MOVED(group=shown.connector.group)
     with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
-        for one in now.tables if len(now.tables) > 1 else ():
-            if one.mark is None:
-                _check(one, one.target.table.set_property(one.read, now.connector.offsets, NONE_STORED))
+        for one in now.tables:
+            if now.unread or (one.mark is None and len(now.tables) > 1):
+                left = ",".join(sorted({*now.unread, *not_continued(one.read.table, now.connector.key)} - {""}))
+                _check(one, one.target.table.set_property(one.read, now.connector.offsets, left))
         for one in now.tables:
             table, commit_id = one.target.table, uuid.uuid4()
             if one.files or one.read.view.head is not None:
@@ -205,8 +214,9 @@ class _Look:
         metadata = read.table.metadata
         there = referred(metadata, read.table.io).files
         whole = none_expired(metadata)
-        # rows, and no snapshot of the sink: they may have been copied from the table that it filled
-        silent = bool(there) and not (mark and mark.stored)
+        # rows that no snapshot of the sink brought: they may have been copied from the table that it filled
+        copied = whole and foreign_rows(metadata, MAIN_BRANCH, self.connector.offsets) != 0
+        silent = bool(there) and (copied if stored is None else not stored)
         entries, behind = {}, set()
         unsure: list[str] = []
         for at, entry in files_of(self.left.reports, reference):
@@ -215,10 +225,10 @@ class _Look:
             known = (stored or {}).get(at.partition, 0)
             if waits(ReportedFile(at.offset, known, passed, name_of(location) in there, whole)):
                 entries[location] = entry  # a location counts once
-                if (silent or not whole) and at.partition not in (stored or {}):
-                    unsure.append(location)
                 if at.offset < max(known, passed):
                     behind.add(location)
+                if ((silent or not whole) and at.partition not in (stored or {})) or (copied and location in behind):
+                    unsure.append(location)
         landed = self.landed.get(name)
         if unsure and landed is None:
             self.unsure.append(halts.MIRROR_CONNECTOR_UNSURE(table=name, file=", ".join(unsure)))

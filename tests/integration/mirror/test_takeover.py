@@ -31,6 +31,7 @@ from tests.integration.mirror.commands import (
     set_offset,
 )
 from tests.integration.mirror.connect_sink import ConnectSink
+from tests.integration.mirror.test_exits import write
 from tests.support.told import named_in, option_of, says, words_of
 
 pytestmark = pytest.mark.slow
@@ -242,6 +243,67 @@ def test_a_table_that_was_copied(make_bench: MakeBench, *, passed: bool) -> None
     named = named_as(refused(bench), sink, "shop.orders")
     taken(bench, *named, option_of(refused(bench, *named), "--files-landed"), "shop.orders")
     lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("copied", ["before", "after"])
+def test_a_copy_to_which_the_connector_went_on(make_bench: MakeBench, copied: str) -> None:
+    """⚑ One snapshot of the connector passed for all of them: each earlier file was committed once more."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    for n in (1, 2):
+        sink.write(*bench.produce([n]))
+        sink.commit()
+    passed, catalog = dict(sink.read), bench.catalog()
+    sink.stored = lambda table: passed  # type: ignore[method-assign] # its coordinator reads on from its group
+    rows = catalog.load_table("shop.orders").scan().to_arrow()
+    catalog.drop_table("shop.orders")
+    catalog.create_table("shop.orders", SCHEMA)
+    if copied == "before":
+        catalog.load_table("shop.orders").append(rows)
+    sink.write(*bench.produce([3]))
+    sink.commit()
+    if copied == "after":
+        catalog.load_table("shop.orders").append(rows)
+    assert bench.landed() == bench.sent()
+    taken(bench, option_of(refused(bench), "--files-landed"), "shop.orders")
+    lands_on(bench)
+
+
+@pytest.mark.soak
+def test_rows_from_before_the_connector(make_bench: MakeBench) -> None:
+    """They are no copy: each of its snapshots is there."""
+    bench = make_bench()
+    write(bench, 99)
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    sink.write(*bench.produce([3]))
+    assert [t["files"] for t in taken(bench)["tables"]] == [1]
+    assert bench.landed() - bench.sent() == {(None, None, 99): 1} and not bench.sent() - bench.landed()
+
+
+@pytest.mark.soak
+def test_a_topic_that_was_left_out_and_is_routed_later(make_bench: MakeBench) -> None:
+    """⚑ The connector's group was gone by then: all that Kafka held of the topic landed again."""
+    bench = make_bench()
+    sink, first, other = ConnectSink(bench), bench.topic, f"{bench.topic}-other"
+    bench.kafka.create_topic(other, 1)
+    for bench.topic in (other, first):
+        sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    assert taken(bench)["not_continued"] == [other]
+    bench.topic = other
+    bench.delete_groups(sink.group)
+    said = problem(bench, "MIRROR_CONNECTOR_TABLE")
+    says(refused(bench), "set each of them to the offset after the last record")
+    set_offset(sink.names, sink.group, bench.tp(), 2)
+    follow(bench, said, "takeover")
+    assert problems(bench) == {}
+    coordinator, before = bench.coordinator(), bench.landed()
+    bench.hand_over(*bench.produce([3]))
+    bench.rounds(coordinator, 3)
+    assert bench.landed() - before == {(0, 2, 3): 1}
 
 
 def named_as(said: str, sink: ConnectSink, *tables: str) -> list[str]:
