@@ -37,10 +37,10 @@ LOG_SHRANK = halt(
     + LETTERS
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
-    + ": chsink lands what Kafka holds now. Afterwards, if you want to keep them, insert again the copied rows and "
-    "dead letters (with their replay marks) of lost records, but no rows into a ReplacingMergeTree of which you moved "
-    "some: a copy is of a lost record if Kafka's log ends before its offset, or if the record that Kafka holds at its "
-    "offset now has another timestamp (_kafka_timestamp)" + FED_AGAIN,
+    + ": chsink lands what Kafka holds now. What you deleted of records that Kafka has lost can then be inserted again "
+    "from the copies, but not into a ReplacingMergeTree of which you moved rows: the rows and dead letters (with their "
+    "replay marks) at whose offset Kafka now holds a record with another timestamp than their _kafka_timestamp"
+    + FED_AGAIN,
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(

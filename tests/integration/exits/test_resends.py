@@ -297,7 +297,7 @@ def test_the_topic_of_a_range_was_made_anew(
     said = told(ask(job, words), "CHS-322")
 
     done(ask(job, [*words[:-1], option_of(said, verdict)]))
-    says(error, "afterwards, if the topic was created again:", "start with a new checkpoint")
+    says(error, "unless the topic was created again: in this case,", "start with a new checkpoint")
     job.lose_checkpoint()
     job.drain(spark)
     found = job.verdict()

@@ -434,7 +434,7 @@ def test_a_topic_that_was_made_again(make_bench: MakeBench, choice: TableVerdict
     error = halted(bench, halts.MIRROR_TOPIC_RECREATED, bench.coordinator)
     assert bench.landed() == gone
     says(error, "set mirror.checkpoint to a new folder")
-    assert f"the log of {bench.tp()} is not the one" in follow(bench, error, f"--{choice}").stdout
+    assert f"the log of {bench.tp()} is not the one" in follow(bench, error, "shop.orders", f"--{choice}").stdout
     later = bench.coordinator()
     bench.hand_over(start, end)
     bench.rounds(later, 2)
