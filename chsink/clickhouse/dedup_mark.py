@@ -29,7 +29,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from chsink.clickhouse.describe import BLOCKS, BLOCKS_BY_PARTITION, LOG_ENTRIES, TableFacts, read_facts
-from chsink.clickhouse.table import NOT_REPLICATED, WINDOW, TargetTable, in_keeper, lowered, read_columns, read_settings
+from chsink.clickhouse.table import (
+    NOT_REPLICATED,
+    WINDOW,
+    TargetTable,
+    computed_in,
+    in_keeper,
+    lowered,
+    read_columns,
+    read_settings,
+)
 from chsink.errors import preflight
 from chsink.formats.pipeline import digest_of
 from chsink.notation.sql import TableName
@@ -120,7 +129,7 @@ def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
     kinds = sorted({facts[each.at].tokens for each in table.with_fed if each.replicated} - {""})
     names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
     views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
-    keys = [f"{each.name} {column}" for each in table.with_fed for column in each.partitioning]
+    keys = sorted(f"{each.name} {column}" for each in table.with_fed for column in each.partitioning)
     return digest_of([*sorted(names), *views, *kinds, *keys]) if names or kinds or keys else ""
 
 
@@ -136,10 +145,12 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     current type silently, even where that changes them.  The position of a column, and other columns, change no value,
     but for those that decide the table partition.
     """
-    known = [*(c for c in table.columns if c.name in names), *table.partitioning]
-    now = {c.name: c for c in read_columns(client, table.database, table.name)} if known else {}
-    if altered := sorted({c.name for c in known if now.get(c.name) != c}):
-        raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(altered))
+    now = {c.name: c for c in read_columns(client, table.database, table.name)} if names or table.partition_key else {}
+    moved = {*computed_in(table.partition_key, [*now.values()])} ^ {*table.partitioning}
+    if altered := sorted(
+        {c.name for c in table.columns if c.name in names and now.get(c.name) != c} | {c.name for c in moved}
+    ):
+        raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(sorted(altered)))
 
 
 def why_altered(client: Queries, table: TargetTable) -> str | None:

@@ -9,7 +9,6 @@ from chsink.errors.steps import (
     CHOOSE,
     COPY_ELSEWHERE,
     DELETE_AND_AGAIN,
-    FED_AGAIN,
     FROM_EARLIEST,
     LETTERS,
     NEW_CHECKPOINT,
@@ -39,8 +38,8 @@ LOG_SHRANK = halt(
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka holds now. What you deleted of records that Kafka has lost can then be inserted again "
     "from the copies, but not into a ReplacingMergeTree of which you moved rows: the rows and dead letters (with their "
-    "replay marks) at whose offset Kafka now holds a record with another timestamp than their _kafka_timestamp"
-    + FED_AGAIN,
+    "replay marks) at whose offset Kafka now holds a record with another timestamp than their _kafka_timestamp "
+    "(without this column, nothing tells)",
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -297,8 +296,8 @@ PIECE_STORED_AGAIN = halt(
     "detached and reattached, or another sink inserted rows",
     "if another sink inserted rows of these offsets, first copy its rows to another table (only you can tell which "
     "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend` (if it is "
-    "refused, do what its fix says, and delete all copies of the rows that it names), and start again; once the range "
-    "has landed, insert what you copied",
+    "refused, delete all copies of the rows that it names, and run it again), and start again; once the range has "
+    "landed, insert those of the copied rows that are missing",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
@@ -332,8 +331,8 @@ FOREIGN_ROWS = halt(
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows and dead letters are there, each once, run `chsink state resolve {arguments} "
     "--landed`; if not, copy the rows that are not the range's own to another table, run the command with --resend "
-    "instead (if it is refused, do what its fix says); then start again; once the range has landed, insert the copied "
-    "rows (the targets of dependent views then receive them again, too)",
+    "instead (if it is refused, do what its fix says); then start again; once the range has landed, insert those of "
+    "the copied rows that are missing (the targets of dependent views then receive them again, too)",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",

@@ -41,10 +41,11 @@ _DROPPED = (
     + NEW_CHECKPOINT
     + ": chsink lands what Kafka still holds"
 )
-_SETTLED_FIRST = (
-    "stop the job; if `chsink status` then shows a partition at BEFORE or a replay in doubt, let the job, or `chsink "
-    "dlq replay`, settle it first; then "
+_SETTLED = (
+    "stop the job; if `chsink status` then shows a partition at BEFORE or a replay in doubt, start the job (or run "
+    "`chsink dlq replay`) until it is settled, and stop the job again"
 )
+_SETTLED_FIRST = _SETTLED + "; then "
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 
@@ -472,7 +473,7 @@ TOPIC_IS_ANOTHER = preflight(
     "{topic} is not the topic that the state was recorded for (partitions {partitions})",
     WRONG_CLUSTER
     + COPY_ELSEWHERE
-    + "if neither is so: "
+    + "if no copy ran: "
     + SAME_RECORDS
     + OLD_VERSIONS
     + NEW_CHECKPOINT
@@ -718,10 +719,13 @@ REPLICA_FORGETS = preflight(
     "CHS-234",
     "{table} at {url} remembers {theirs}, less than another replica; each replica also removes the tokens of the "
     "others, so chsink relies on the shortest memory only: {least}",
-    _SETTLED_FIRST
-    + "run on this server ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
+    "if the job does not start because of this, "
+    + RESOLVE_BEFORE_START
+    + "; if it runs, "
+    + _SETTLED
+    + ". Then run on this server ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; and start the job (ClickHouse does not copy settings to "
-    "replicas). If the job does not start because of this error, " + RESOLVE_BEFORE_START,
+    "replicas)",
 )
 # --- CHS-244 to CHS-249: replicas
 

@@ -54,7 +54,11 @@ LETTERS: Final = (
     "the dead letters that this sink wrote of these records for these tables, with their replay marks (in column sink, "
     "this sink's name, and the same with ~replay; if dead letters are in a Kafka topic, you cannot delete them: before "
     "the start, run `chsink state resolve TOPIC PARTITION` for each range that `chsink status` still shows at BEFORE, "
-    "with " + ALL_THERE + ", otherwise with --resend; then set dead_letters.topic to a new topic)"
+    "with "
+    + ALL_THERE
+    + ", otherwise with --resend ("
+    + DELETE_AND_AGAIN
+    + "); then set dead_letters.topic to a new topic)"
 )
 OLD_VERSIONS: Final = (
     "if the table, or one that its views fill, is a ReplacingMergeTree whose version is _kafka_offset, first move from "

@@ -112,4 +112,5 @@ def _encodable(text: str) -> str:
 
 def names_column(expression: str, column: str) -> bool:
     """Whether an expression of SQL names a column."""
-    return re.search(rf"(?<![\w`]){re.escape(column)}(?![\w`])|`{re.escape(column)}`", expression) is not None
+    pattern = rf"(?<![\w`]){re.escape(column)}(?![\w`])|`{re.escape(column)}`"
+    return column in expression and re.search(pattern, expression) is not None  # few are compiled for a wide table

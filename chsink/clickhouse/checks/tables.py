@@ -30,9 +30,10 @@ NON_DETERMINISTIC = re.compile(
     re.IGNORECASE,
 )
 _WITHOUT_BRACKETS = re.compile(
-    r"'(?:[^'\\]|\\.)*'|(?<![\w.`])(now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
+    r"(?<![\w.`])(?:now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
 )
-"""Texts, and functions that a DEFAULT may name without brackets, unless there is a column of the name."""
+"""Functions that a DEFAULT may name without brackets, unless there is a column of the name."""
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'")
 
 
 DYNAMIC_TYPES = 32
@@ -173,7 +174,9 @@ def _defaults(target: RoutedTable) -> Iterator[Finding]:
 def volatile_partition(table: TargetTable, volatile: Iterable[str]) -> list[str]:
     """What of its partition key depends on when or where a row is inserted, if these columns do."""
     columns = [c for c in volatile if names_column(table.partition_key, c)]
-    return [*columns, table.partition_key] if NON_DETERMINISTIC.search(table.partition_key) else columns
+    return (
+        [*columns, table.partition_key] if NON_DETERMINISTIC.search(_TEXT.sub("''", table.partition_key)) else columns
+    )
 
 
 def volatile_columns(table: TargetTable) -> list[str]:
@@ -183,6 +186,7 @@ def volatile_columns(table: TargetTable) -> list[str]:
 
 def _volatile(expression: str, table: TargetTable) -> bool:
     """Whether a default depends on when or where it is computed, also through other columns' defaults."""
-    every = [expression, *(c.default_expression for c in computed_in(expression, table.columns))]
-    alone = {found[1] for one in every for found in _WITHOUT_BRACKETS.finditer(one) if found[1]}
+    texts = [expression, *(c.default_expression for c in computed_in(expression, table.columns))]
+    every = [_TEXT.sub("''", text) for text in texts]
+    alone = {found for one in every for found in _WITHOUT_BRACKETS.findall(one)}
     return any(map(NON_DETERMINISTIC.search, every)) or bool(alone - {c.name for c in table.columns})

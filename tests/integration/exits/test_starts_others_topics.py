@@ -172,7 +172,7 @@ def test_a_topic_that_was_recreated_on_purpose(make_job: MakeJob, spark: SparkSe
     job.drain(spark)
     before = anew(job, services, 1)
     found = look(job)
-    says(found.fix("TOPIC_IS_ANOTHER"), "if neither is so:", "start with a new checkpoint")
+    says(found.fix("TOPIC_IS_ANOTHER"), "if no copy ran:", "start with a new checkpoint")
     job.lose_checkpoint()
     job.drain(spark)
     leads_on("TOPIC_IS_ANOTHER", found, job)

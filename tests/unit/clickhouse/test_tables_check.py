@@ -178,6 +178,8 @@ def test_a_partition_key_through_another_columns_default() -> None:
         ("concat('now', 'it\\'s today')", False),
         ("toDate(today)", False),
         ("toDate(payload.now)", False),
+        ("'user (unknown)'", False),
+        ("currentUser()", True),
         ("toDate(payload.`now`)", False),
         ("fromUnixTimestamp(id)", False),
         ("profile(id)", False),

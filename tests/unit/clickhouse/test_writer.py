@@ -250,15 +250,16 @@ def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: l
     assert server.inserts == []
 
 
-def test_a_default_in_the_partition_key_was_altered(server: Server) -> None:
+@pytest.mark.parametrize("of", ["MATERIALIZED", "DEFAULT", ""])
+def test_a_default_in_the_partition_key_was_altered(server: Server, of: str) -> None:
     """⚑ The piece may have been stored in another table partition, where its token is known."""
-    day = ("day", "Date", "MATERIALIZED", "toDate(n)")
-    target = table(partition_key="day", partitioning=(Column(*day),))
+    day = ("day", "Date", of, "toDate(n)" if of else "")
+    target = table(partition_key="day", partitioning=(Column(*day),) if of else ())
     shard = InsertShard(server, target, look(server, target).mark)
     writer = ShardWriter([shard], {}, server.clock, retry_for_s=60, timeout_s=9.5, margin_s=30)
     server.definition, server.columns = "altered", [("n", "String", "", ""), day]
     assert writer.insert(0, "db.t", PIECE, "token", LATER).rows == 3
-    server.columns[1] = (*day[:3], "toDate(n, 'UTC')")
+    server.columns[1] = ("day", "Date", of or "DEFAULT", "toDate(n, 'UTC')")
     with pytest.raises(AlteredError, match=r"CHS-233.*were altered .*: day\n"):
         writer.insert(0, "db.t", PIECE, "token", LATER)
 
