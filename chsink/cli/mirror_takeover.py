@@ -146,8 +146,9 @@ def _show(found: Takeover) -> None:
 
 
 def _partitions(found: Takeover) -> list[dict[str, Any]]:
+    held = {tp: link for one in found.tables for tp, link in one.chain.links.items()}
     return [
-        {"topic": tp.topic, "partition": tp.partition, "continues_at": link.until}
+        {"topic": tp.topic, "partition": tp.partition, "continues_at": held.get(tp, link).until}
         for tp, link in sorted(found.links.items())
     ]
 

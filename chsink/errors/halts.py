@@ -691,7 +691,8 @@ MIRROR_CONNECTOR_BETWEEN = preflight(
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
     "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",
-    "pass its group and its control topic, with the tables: `chsink mirror takeover TABLE… --group connect-NAME "
+    "if its control topic was deleted, create it again with the same name, and if its group was, set the group's "
+    "offsets to where it had read; pass both, with the tables: `chsink mirror takeover TABLE… --group connect-NAME "
     "--control-topic control-iceberg`",
 )
 MIRROR_CONNECTOR_RUNS = preflight(

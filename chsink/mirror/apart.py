@@ -32,7 +32,6 @@ from chsink.mirror.opening import OpenMirror
 from chsink.mirror.owner import Claims, read_owner
 from chsink.mirror.task import Feeds, Share, acknowledged
 from chsink.ports import Clock
-from chsink.statemachine.commit.handover import divided_by
 from chsink.statemachine.ranges import TopicPartition
 
 POLL_S = 0.5
@@ -129,7 +128,8 @@ class CoordinatorElsewhere:
             return "this mirror"
         group = self._group.committed(mirror.kafka.partitions(mirror.config.mirror.topics))
         notes = self._group.notes(group)
-        new = [tp for tp, at in group.items() if at is None or notes[tp] != divided_by(notes[tp])]
+        choices = {topic: each.choice for target in mirror.targets.values() for topic, each in target.sharing.items()}
+        new = [tp for tp, at in group.items() if at is None or notes[tp] != choices.get(tp.topic, "")]
         return ", ".join(map(str, sorted(new)[:3]))
 
 

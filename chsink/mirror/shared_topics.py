@@ -47,7 +47,7 @@ class SharedTopics:
         stored with the group's offsets.  Raises as :meth:`KnownTables.read`.
         """
         changed = {tp for tp in tps if divided_by(notes[tp]) not in {"", self.choice_of(tp)}}
-        before = {tp: self._before(tp, reads, changed=tp in changed) for tp in tps}
+        before = {tp: self._before(tp, reads, divided_by(notes[tp]), changed=tp in changed) for tp in tps}
         others = frozenset().union(*before.values()) - reads.keys()
         gone = {name: self._held(name) for name in sorted(others)}
         return {tp: self._of(tp, reads, before[tp], gone, changed=tp in changed) for tp in tps}
@@ -89,22 +89,25 @@ class SharedTopics:
         alone = not any(place.shares for place in found.values())
         if alone:  # there is nobody to join, as a table without a choice takes all records
             found = {name: replace(place, joins=False) for name, place in found.items()}
-        if self._added_now and not (alone and changed) and any(place.link is not None for place in found.values()):
+        replaced = alone and changed and bool(self.choice_of(tp))
+        if self._added_now and not replaced and any(place.link is not None for place in found.values()):
             # new tables alone do not know whether the group's offset is one of an earlier topic of this name, nor those
             # whose share they take, for which records may wait: a person decides
             found = {name: replace(place, joins=place.joins or place.link is None) for name, place in found.items()}
         return found
 
     def _before(
-        self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]], *, changed: bool
+        self, tp: TopicPartition, reads: Mapping[str, tuple[TableRead, Chain]], by: str, *, changed: bool
     ) -> frozenset[str]:
         """The tables that shared it before what the job file says now, or by that if nothing else is stored.
-        ``changed``: the records before the group's offset were divided otherwise.
+        ``changed``: the records before the group's offset were divided otherwise, by the choice ``by``.
         """
         found = {n: share for n, (read, _) in reads.items() if (share := read.view.shared.get(tp)) is not None}
         # what a table that left has stored is older than all that those hold which share the topic now
         stored = {n: share for n, share in found.items() if tp.topic in self._targets[n].sharing} or found
         others = {n: each for n, each in stored.items() if each.sharing.choice != self.choice_of(tp)} or stored
+        if changed:  # another choice may have been stored since, and undone before a record came
+            others = {n: each for n, each in others.items() if each.sharing.choice == by} or others
         newest = max((share.since for share in others.values()), default=0)
         choices = {share.sharing.choice for share in others.values() if share.since == newest}
         # a table that records named has begun later than others, by the same choice

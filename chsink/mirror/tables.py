@@ -30,7 +30,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -565,13 +565,16 @@ def rows_before(snapshot: Any) -> int | None:
 
 
 def foreign_rows(metadata: TableMetadata, branch: str, key: str) -> int | None:
-    """How many rows of a branch may be of snapshots whose summary lacks this key, at most; None if they do not say."""
+    """How many rows of a branch may be of snapshots whose summary lacks this key, at most; None if they do not say.  An
+    overwrite may take away as much as it adds; what a replace adds was there.
+    """
     rows = found = 0
     for at in reversed([*ancestors_of(metadata.snapshot_by_name(branch), metadata)]):
         if (total := _counted(at)[TOTAL]) is None:
             return None
         if not (at.summary and key in at.summary.additional_properties):
-            found += max(0, total - rows)
+            overwritten = at.summary is not None and at.summary.operation is Operation.OVERWRITE
+            found += max(0, total - rows, (_counted(at)[ADDED] or 0) if overwritten else 0)
         rows, found = total, min(found, total)
     return found
 

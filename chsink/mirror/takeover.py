@@ -135,9 +135,10 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
         raise halts.MIRROR_CONNECTOR_MOVED(group=shown.connector.group)
     with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
         for one in now.tables:
-            if now.unread or (one.mark is None and len(now.tables) > 1):
-                left = ",".join(sorted({*now.unread, *not_continued(one.read.table, now.connector.key)} - {""}))
-                _check(one, one.target.table.set_property(one.read, now.connector.offsets, left))
+            before = not_continued(one.read.table, now.connector.key) - {""}
+            left = {*now.unread, *before} - {tp.topic for tp in now.links}
+            if left != before or (one.mark is None and len(now.tables) > 1):
+                _check(one, one.target.table.set_property(one.read, now.connector.offsets, ",".join(sorted(left))))
         for one in now.tables:
             table, commit_id = one.target.table, uuid.uuid4()
             if one.files or one.read.view.head is not None:

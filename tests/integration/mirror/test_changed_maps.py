@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from chsink.config import load
@@ -41,6 +44,44 @@ def test_a_change_that_was_undone_at_once_and_is_made_again(make_bench: MakeBenc
     assert sorted(at for each in offsets(bench, *"abcd").values() for at in each) == every
 
 
+@pytest.mark.parametrize("how", ["undone", "failed"])
+def test_another_change_after_one_that_was_undone(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The undone one was taken for the one in force: its table was said to lack records that it never had to hold."""
+    bench = make_bench(tables=("a", "b", "c"))
+    old = {"x": "a", "y": "b"}
+    begin = MirrorTable.begin
+
+    def killed(*arguments: Any, **more: Any) -> Committed:
+        begin(*arguments, **more)
+        raise RuntimeError("killed")
+
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    with monkeypatch.context() as patched, suppress(ChsinkError):
+        if how == "failed":
+            patched.setattr(MirrorTable, "begin", killed)
+        with running(bench, mirror_of(bench, {"x": "c", "y": "b"})):
+            pass
+    with running(bench, mirror_of(bench, old)) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    with running(bench, mirror_of(bench, {"x": "c", "y": "a"})) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 5, 7], "c": [8]}
+
+
+def beside_plain(bench: Bench, tables: str, *plain: str, added: str) -> OpenMirror:
+    """A map of these tables, if any, and routes without one."""
+    job = job_of(bench, dict(zip("xy", tables, strict=False)))
+    text = job.read_text("utf-8").replace("enabled = true", f'enabled = true\nadded_tables = "{added}"')
+    text = text if tables else text.partition("[[mirror.route]]")[0]
+    routes = (f'[[mirror.route]]\ntopic = "{bench.topic}"\ntable = "shop.{name}"\n' for name in plain)
+    job.write_text(text + "".join(routes), "utf-8")
+    config = load(job, environ={})
+    return open_mirror(config, open_admin(config))
+
+
 @pytest.mark.parametrize("added", ["halt", "now"])
 def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, added: str) -> None:
     """⚑ Found by an adversary: the new tables joined the one that takes all records, and what waited for the old ones
@@ -49,11 +90,7 @@ def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, add
     bench = make_bench(tables=("a", "b", "c", "d", "p"))
 
     def mirror(tables: str) -> OpenMirror:
-        job = job_of(bench, dict(zip("xy", tables, strict=True)))
-        text = job.read_text("utf-8").replace("enabled = true", f'enabled = true\nadded_tables = "{added}"')
-        job.write_text(f'{text}[[mirror.route]]\ntopic = "{bench.topic}"\ntable = "shop.p"\n', "utf-8")
-        config = load(job, environ={})
-        return open_mirror(config, open_admin(config))
+        return beside_plain(bench, tables, "p", added=added)
 
     with running(bench, mirror("ab")) as hand_over:
         hand_over(*send(bench, "xyxy"))
@@ -63,6 +100,16 @@ def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, add
     with running(bench, mirror("ab")):
         pass
     assert offsets(bench, "a", "b", "p") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "p": [*range(8)]}
+
+
+def test_a_map_is_removed_and_a_table_of_all_records_is_added(make_bench: MakeBench) -> None:
+    """It halted (CHS-342), although the other route had all records."""
+    bench = make_bench(tables=("a", "b", "p", "q"))
+    with running(bench, beside_plain(bench, "ab", "p", added="now")) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    with running(bench, beside_plain(bench, "", "p", "q", added="now")) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abpq") == {"a": [0, 2], "b": [1, 3], "p": [*range(6)], "q": [4, 5]}
 
 
 def test_a_start_that_fails_while_it_changes_the_map(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
