@@ -136,6 +136,8 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
         if back and tp.topic not in anew:
             group[tp] = log.end
             forgotten.add(tp)
+        elif because[tp] is Because.SHRANK:  # rows alone say so: what waits may be of this log
+            group[tp] = log.end if log.committed is None else log.committed
         if because[tp] is Because.RECREATED or (because[tp] is Because.SHRANK and not mine):
             there = ()  # of other records
         first = max(log.start, links[tp].origin) if mine else log.start
@@ -185,7 +187,7 @@ def _skipped(mine: Sequence[Link], log: Log, *, unsure: bool = False) -> tuple[B
         last = rows[-1].end if rows and rows[-1].end <= log.end else 0  # else rows are of an earlier topic
         at = min(_from(max(end, last, log.least), log), log.end)
         why = Because.SHRANK if end > log.end else Because.CHAIN if links and last <= end else Because.ROWS
-        return why, Link(log.topic_id, min(at, *(each.start for each in found)), at)
+        return why, Link(log.topic_id, min(at, *(each.start for each in (*found, *(rows if last else ())))), at)
     at = max(log.end if log.committed is None else min(log.committed, log.end), log.least)
     if unsure and log.rows is None:
         return Because.UNTOLD, Link(log.topic_id, 0, at)

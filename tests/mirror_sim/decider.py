@@ -53,14 +53,15 @@ TRIES = 30
 
 
 class Decider:
-    """``given_up``: by table, the records that it may lack since a decision that said so.  ``busy``: the mirror is
-    stopped, and the person at work.
+    """``given_up``: by table, the records that it may lack since a decision that said so.  ``moves``: where the group
+    goes after decisions, without units.  ``busy``: the mirror is stopped, and the person at work.
     """
 
     def __init__(self, hub: Hub) -> None:
         self._faults = OwnFaults(hub, SOURCE, FIRST)
         self._there = self._faults.fault(FAULTS[0], 0.4)
         self.given_up: dict[str, frozenset[int]] = {}
+        self.moves: set[tuple[TopicPartition, int]] = set()
         self.busy = False
         self._left = MOST
         self._group = Group("decider")
@@ -168,6 +169,8 @@ class Decider:
         decision = resolve.decide(mirror.names, mirror.targets, sorted(mirror.targets), mirror.kafka, verdict)
         for change in decision.changes:
             self._note(world, change)
+            until = change.decided.chain.links[change.tp].until  # the next start sets the group to there
+            self.moves |= {*change.decided.group.items(), (change.tp, until)}
         resolve.carry_out(mirror.names, decision)
         if decision.moved:
             world.checkpoint = Checkpoint()
@@ -192,12 +195,23 @@ class Decider:
             untold = [at for at in untold if at not in taken]
         if untold and link.topic_id == world.kafka.topics[tp.topic].id:
             raise Violation("decision_is_told", f"{table} {tp}: gives up {untold}, and says {told}")
+        if change.decided.because[tp] is Because.RECREATED:
+            # the person is told that the topic was created again: what it held before and the table lacks is gone with it
+            lives = [life for life in world.kafka.lives if life.name == tp.topic and tp.partition < len(life.logs)]
+            lacks = lacks.union(
+                *(oracle.uids(world, tp, life.id, 0, 1 << 40) for life in lives if life.id != link.topic_id)
+            )
+            lacks -= metadata.held
         self.given_up[table] = known | lacks
 
     def _recover(self, world: World) -> str:
         routes = world.known_routes()
         mirror = cast("Any", SimpleNamespace(**vars(opened(world, routes)), feeds=lambda: feeds_of(world, routes)))
-        recover.carry_out(mirror.names, recover.survey(mirror, cast("Any", SimExactReader(world))))
+        rows = recover.survey(mirror, cast("Any", SimExactReader(world)))
+        if any(one.link.until < world.kafka.log(one.tp).start for one in rows.found):
+            # offsets without a record, which Kafka deleted since: no row tells that the mirror has passed them
+            world.reasons.add("rows end below the log")
+        recover.carry_out(mirror.names, rows)
         return "recover"
 
 

@@ -48,7 +48,7 @@ JUSTIFIED = {
     "MIRROR_TABLE_RECREATED": {"table recreated"},
     "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden", "chain lost"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
-    "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden"},
+    "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden", "rows end below the log"},
     "MIRROR_LOG_SHRANK": {"log shrank"},
     "MIRROR_CHOICE_CHANGED": {"table_by changed"},
     # a table that left the topic still waits for files; retention looks at the tables of now

@@ -235,6 +235,21 @@ def test_a_table_that_lost_its_chain_and_has_rows(
     assert decided.given_up[TP].is_empty if not given_up else str(decided.given_up[TP]) == given_up
 
 
+def test_rows_below_the_chain_that_was_set_back() -> None:
+    """⚑ A backfill that was asked for before landed them again."""
+    beside = view(Snapshot(3, 3), stored=chain(9, 2, 2))
+    assert of(beside, TableVerdict.SKIP, rows=(OffsetRange(0, 4),)).chain.links == {TP: Link("id", 0, 9)}
+    earlier = of(beside, TableVerdict.SKIP, rows=(OffsetRange(0, 30),))  # of an earlier topic
+    assert earlier.chain.links == {TP: Link("id", 2, 9)}
+
+
+@pytest.mark.parametrize(("committed", "group"), [(12, 12), (None, 20)])
+def test_rows_alone_tell_that_the_log_lost_records(committed: int | None, group: int) -> None:
+    """⚑ An old checkpoint's plan was read of the new log: only where the group moves, a new one is asked for."""
+    decided = of(LOST, TableVerdict.SKIP, rows=(OffsetRange(0, 30),), committed=committed)
+    assert decided.because == {TP: Because.SHRANK} and decided.group == {TP: group} and not decided.forgotten
+
+
 @pytest.mark.parametrize(
     ("rows", "because", "origin"), [((), Because.NEW, 12), (None, Because.UNTOLD, 0)], ids=["no rows", "untold"]
 )
