@@ -109,10 +109,9 @@ def resolved(view: TableView, logs: Mapping[TopicPartition, Log], choice: TableV
     lost = known is None and view.stored is None and any(log.rows for log in logs.values())
     ids = {tp.topic: log.topic_id for tp, log in logs.items()}  # one topic has one id
     anew = {tp.topic for some in (links, passed) for tp, link in some.items() if _other(link, ids.get(tp.topic, ""))}
-    group: dict[TopicPartition, int] = {}
+    group, forgotten = dict[TopicPartition, int](), set[TopicPartition]()
     because: dict[TopicPartition, Because] = {}
     given_up: dict[TopicPartition, OffsetRange] = {}
-    forgotten: set[TopicPartition] = set()
     for tp, log in logs.items():
         mine = [] if tp.topic in anew else [some[tp] for some in (links, passed) if tp in some]
         there = [OffsetRange(surely[tp].origin, surely[tp].until)] if tp in surely else log.rows or ()
