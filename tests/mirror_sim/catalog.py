@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -62,7 +63,7 @@ class Snap:
     def summary(self) -> Any:
         """As pyiceberg has it."""
         counts = {"total-records": str(len(self.held)), "added-records": str(len(self.added))}
-        return SimpleNamespace(additional_properties={**self.properties, **counts})
+        return SimpleNamespace(operation=Operation.APPEND, additional_properties={**self.properties, **counts})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
 
 from chsink.mirror.connector import Connector
 from chsink.mirror.events import DataComplete, DataWritten, Event, PartitionAnswer, Payload, TableReference, encode
@@ -43,7 +44,7 @@ class TheirSnap(Snap):
     def summary(self) -> Any:
         """As pyiceberg has it."""
         counts = {"total-records": str(len(self.held)), "added-records": str(self.rows)}
-        return SimpleNamespace(additional_properties={**self.properties, **counts})
+        return SimpleNamespace(operation=Operation.APPEND, additional_properties={**self.properties, **counts})
 
 
 class Past:
