@@ -147,9 +147,8 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     """
     now = {c.name: c for c in read_columns(client, table.database, table.name)} if names or table.partition_key else {}
     moved = {*computed_in(table.partition_key, [*now.values()])} ^ {*table.partitioning}
-    if altered := sorted(
-        {c.name for c in table.columns if c.name in names and now.get(c.name) != c} | {c.name for c in moved}
-    ):
+    altered = {c.name for c in table.columns if c.name in names and now.get(c.name) != c} | {c.name for c in moved}
+    if altered:
         raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(sorted(altered)))
 
 

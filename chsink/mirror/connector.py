@@ -92,7 +92,7 @@ def not_taken(table: Table, branch: str) -> bool:
 
 def not_continued(table: Table, key: str) -> set[str]:
     """The topics of a sink that takeovers of this table left out, by the sink's property."""
-    return set(table.metadata.properties.get(f"{_OFFSETS}{key}", "").split(","))
+    return set(table.metadata.properties.get(f"{_OFFSETS}{key}", "").split(",")) - {""}
 
 
 def _valid_through(summary: Mapping[str, str]) -> str:

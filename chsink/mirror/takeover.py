@@ -135,7 +135,7 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
         raise halts.MIRROR_CONNECTOR_MOVED(group=shown.connector.group)
     with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
         for one in now.tables:
-            before = not_continued(one.read.table, now.connector.key) - {""}
+            before = not_continued(one.read.table, now.connector.key)
             left = {*now.unread, *before} - {tp.topic for tp in now.links}
             if left != before or (one.mark is None and len(now.tables) > 1):
                 _check(one, one.target.table.set_property(one.read, now.connector.offsets, ",".join(sorted(left))))

@@ -174,9 +174,8 @@ def _defaults(target: RoutedTable) -> Iterator[Finding]:
 def volatile_partition(table: TargetTable, volatile: Iterable[str]) -> list[str]:
     """What of its partition key depends on when or where a row is inserted, if these columns do."""
     columns = [c for c in volatile if names_column(table.partition_key, c)]
-    return (
-        [*columns, table.partition_key] if NON_DETERMINISTIC.search(_TEXT.sub("''", table.partition_key)) else columns
-    )
+    changes = NON_DETERMINISTIC.search(_TEXT.sub("''", table.partition_key))
+    return [*columns, table.partition_key] if changes else columns
 
 
 def volatile_columns(table: TargetTable) -> list[str]:
