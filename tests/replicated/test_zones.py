@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from email.message import Message
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,29 +14,11 @@ from chsink.errors import HaltError, UnavailableError
 from tests.integration.job.conftest import MakeJob, maker
 from tests.replicated.conftest import started
 from tests.support.job import command, select
-from tests.support.proxies import HttpProxy
+from tests.support.proxies import HttpFault, HttpProxy
 from tests.support.replicas.service import ReplicaClickHouse
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 BY_LOCAL_DAY = "ENGINE = MergeTree PARTITION BY toYYYYMMDD(ts) ORDER BY tuple()"
-
-
-class LostAnswer(HttpProxy):
-    """The answer to the first insert is lost, and ``then`` happens."""
-
-    then: Callable[[], None] | None = None
-
-    def refusal(self, path: str, headers: Message, body: bytes) -> tuple[int, bytes] | None:
-        if self.then is None or "insert_deduplication_token" not in path:
-            return None
-        then, self.then = self.then, None
-        own = ("host", "connection", "content-length", "transfer-encoding", "expect")
-        given = {name: text for name, text in headers.items() if name.lower() not in own}
-        with closing(http.client.HTTPConnection(*self.upstream, timeout=60)) as server:
-            server.request("POST", path, body, given)
-            assert server.getresponse().status == http.HTTPStatus.OK
-        then()
-        return 504, b""
 
 
 @pytest.fixture
@@ -51,8 +30,8 @@ def zoned(
 
 
 @pytest.fixture
-def gate(zoned: Sequence[ReplicaClickHouse]) -> Iterator[LostAnswer]:
-    with LostAnswer(zoned[0].url) as gate:
+def gate(zoned: Sequence[ReplicaClickHouse]) -> Iterator[HttpProxy]:
+    with HttpProxy(zoned[0].url) as gate:
         yield gate
 
 
@@ -60,7 +39,7 @@ def gate(zoned: Sequence[ReplicaClickHouse]) -> Iterator[LostAnswer]:
 def make_job(
     services: Stack,
     zoned: Sequence[ReplicaClickHouse],
-    gate: LostAnswer,
+    gate: HttpProxy,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> MakeJob:
@@ -71,7 +50,7 @@ def test_the_zone_changes_while_a_piece_is_sent_again(
     make_job: MakeJob,
     services: Stack,
     zoned: Sequence[ReplicaClickHouse],
-    gate: LostAnswer,
+    gate: HttpProxy,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,7 +65,8 @@ def test_the_zone_changes_while_a_piece_is_sent_again(
         for server in zoned:
             server.restart()
 
-    gate.then = move
+    gate.before_late = move
+    gate.inject(HttpFault.LATE_504, match="insert_deduplication_token")
     with pytest.raises(UnavailableError, match="CHS-707"):
         job.drain(spark)
     with pytest.raises(HaltError, match="CHS-309"):

@@ -144,7 +144,9 @@ def answer(world: World, why: str, error: Exception) -> None:
     for name in {h.id for h in halts} or {why}:
         if not known & REASONS.get(name, set()):
             raise Violation("halt_justified", f"{error} (the world gave no reason: {sorted(known)})")
-    if why == "CHS-304" and "topic ids hidden" not in known and not any(r.in_doubt for r in world.records().values()):
+    # State that was lost since the halt does not tell what was in doubt.
+    told = {"topic ids hidden", "state lost"} & known
+    if why == "CHS-304" and not told and not any(r.in_doubt for r in world.records().values()):
         raise Violation("halt_justified", f"{error} (brokers gained ids, and nothing is in doubt)")
     by_hand = [h for h in halts if h.id in BY_HAND and not world.store.lost_state and not _seems_only(world, h, known)]
     if by_hand and world.further:

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import Message
 from enum import StrEnum
@@ -74,6 +75,8 @@ class HttpProxy:
         self.upstream = (parts.hostname, parts.port)
         self.fired: Counter[HttpFault] = Counter()
         self.requests = 0
+        self.before_late: Callable[[], object] = lambda: None
+        """Called when the server has carried out a request, before its client gets a late status."""
         self._faults: list[_Injected] = []
         self._lock = threading.Lock()
         self._away = False
@@ -168,6 +171,7 @@ class _HttpHandler(BaseHTTPRequestHandler):
                 if fault is HttpFault.DROP_ANSWER:
                     self._reset()
                 elif fault in LATE:
+                    proxy.before_late()
                     self._answer(LATE[fault], {}, b"")
                 else:
                     self._answer(status, headers, answer, cut=fault is HttpFault.CUT_ANSWER)
