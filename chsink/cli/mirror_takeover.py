@@ -140,7 +140,8 @@ def _show(found: Takeover) -> None:
     typer.echo("")
     print_table(PARTITIONS, [[str(one[c]) for c in PARTITIONS] for one in _partitions(found)])
     for name in found.left_out:
-        typer.echo(f"{name}: left out: no snapshot or file of this connector; name it to take it over, too", err=True)
+        said = "left out: no snapshot or file of this connector; to take it over, too, run this command with its name"
+        typer.echo(f"{name}: {said}", err=True)
     for topic in found.unread:
         typer.echo(f"{topic}: not continued: the connector read it, but no [[mirror.route]] names it", err=True)
 

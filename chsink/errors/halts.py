@@ -36,10 +36,10 @@ LOG_SHRANK = halt(
     + LETTERS
     + ": otherwise records land twice. Then "
     + NEW_CHECKPOINT
-    + ": chsink lands what Kafka holds now. What you deleted of records that Kafka has lost can then be inserted again "
-    "from the copies, but not into a ReplacingMergeTree of which you moved rows: the rows and dead letters (with their "
-    "replay marks) at whose offset Kafka now holds a record with another timestamp than their _kafka_timestamp "
-    "(without this column, nothing tells)",
+    + ": chsink lands what Kafka holds now. Once this has landed, look at what you deleted: insert again from the "
+    "copies the rows and dead letters (with their replay marks) at whose offset Kafka holds no record, or one with "
+    "another timestamp (than _kafka_timestamp, in dead letters timestamp_ms; without it, nothing tells); but insert "
+    "no rows into a ReplacingMergeTree of which you moved rows",
     runbook="The cause may be an unclean leader election.",
 )
 PLAN_SHRANK = halt(
@@ -295,9 +295,9 @@ PIECE_STORED_AGAIN = halt(
     "these offsets: either ClickHouse has forgotten the piece's deduplication token, as it does when a part is "
     "detached and reattached, or another sink inserted rows",
     "if another sink inserted rows of these offsets, first copy its rows to another table (only you can tell which "
-    "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend` (if it is "
-    "refused, delete all copies of the rows that it names, and run it again), and start again; once the range has "
-    "landed, insert those of the copied rows that are missing",
+    "they are), and give that sink a table of its own; run `chsink state resolve {arguments} --resend` ("
+    + DELETE_AND_AGAIN
+    + "), and start again; once the range has landed, insert again those of the copied rows that you deleted",
 )
 INSERT_REFUSED = halt(
     "CHS-315",
@@ -331,8 +331,8 @@ FOREIGN_ROWS = halt(
     "an earlier topic of this name, inserted ({detail})",
     "if all of the range's own rows and dead letters are there, each once, run `chsink state resolve {arguments} "
     "--landed`; if not, copy the rows that are not the range's own to another table, run the command with --resend "
-    "instead (if it is refused, do what its fix says); then start again; once the range has landed, insert those of "
-    "the copied rows that are missing (the targets of dependent views then receive them again, too)",
+    "instead (if it is refused, do what its fix says); then start again; once the range has landed, insert again "
+    "those of the copied rows that you deleted (the targets of dependent views then receive them again, too)",
 )
 SOURCE_MISSES_OFFSETS = halt(
     "CHS-319",
@@ -674,8 +674,9 @@ MIRROR_CONNECTOR_AGAIN = preflight(
     "CHS-359",
     "the Kafka Connect sink of group {group} committed to Iceberg table {table} after the mirror's newest snapshot "
     "{snapshot}: records would land twice",
-    "delete the connector, and stop the mirror; if the connector landed records that the mirror had landed before, and "
-    "nobody else has committed since (see the metadata table `snapshots`), roll the table back to snapshot {snapshot}; "
+    "delete the connector, and stop the mirror; if the connector landed records that the mirror had landed before, "
+    "Kafka still holds those that only the connector landed, and nobody else has committed since (see the metadata "
+    "table `snapshots`), roll the table back to snapshot {snapshot}; "
     "if it continued where the mirror stopped, move the mirror to a job file of its own with a new sink.name, remove "
     "the table property {property}, and run `chsink mirror takeover`; then start the mirror",
 )
@@ -691,9 +692,10 @@ MIRROR_CONNECTOR_BETWEEN = preflight(
 MIRROR_CONNECTOR_UNKNOWN = preflight(
     "CHS-357",
     "the Iceberg tables do not name one Kafka Connect sink that filled them (found: {found})",
-    "if its control topic was deleted, create it again with the same name, and if its group was, set the group's "
-    "offsets to where it had read; pass both, with the tables: `chsink mirror takeover TABLE… --group connect-NAME "
-    "--control-topic control-iceberg`",
+    "if the connector's control topic was deleted, files that waited for a commit are lost: set the offsets of its "
+    "group to the offset after the last record that the tables have (if they differ, or no column shows it, name an "
+    "empty table in [[mirror.route]] instead), and create the topic again with the same name. Pass both, with the "
+    "tables: `chsink mirror takeover TABLE… --group connect-NAME --control-topic control-iceberg`",
 )
 MIRROR_CONNECTOR_RUNS = preflight(
     "CHS-357",

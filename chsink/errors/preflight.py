@@ -18,6 +18,7 @@ from chsink.errors.steps import (
     RESOLVE_BEFORE_START,
     RESUME_EITHER,
     SAME_RECORDS,
+    SETTLED,
     WRONG_CLUSTER,
     choose,
 )
@@ -29,23 +30,14 @@ _NEW = (
 _DROPPED = (
     ". If records have landed in it, stop the job, and do one of three things. If other replicas still have it: create "
     "it here again, and it fetches its rows (if this replica is still registered, first run on another replica SYSTEM "
-    "DROP REPLICA 'NAME' FROM TABLE {table};). Or restore it from a backup"
+    "DROP REPLICA 'NAME' FROM TABLE {table};); then start the job. Or restore it from a backup"
     + FED_AGAIN
-    + "; `chsink verify` names the offsets that the backup lacks (docs/how-to/repair.md lands them). Or create the "
-    "table, and run `chsink state reset --table {named:shell}`. Of the records that Kafka still holds, delete the rows "
-    "that are in it on any shard, the rows in the targets of its views, and "
-    + LETTERS
-    + "; "
-    + REPLAY_AGAIN
-    + ". Then "
-    + NEW_CHECKPOINT
-    + ": chsink lands what Kafka still holds"
+    + ", and start the job; then run `chsink verify`: it names the offsets that the backup lacks "
+    "(docs/how-to/repair.md lands them). Or land again what Kafka still holds: create the table, and run `chsink state "
+    "reset --table {named:shell}`; of these records, delete the rows that are in the table on any shard, the rows in "
+    "the targets of its views, and " + LETTERS + "; " + REPLAY_AGAIN + "; then " + NEW_CHECKPOINT
 )
-_SETTLED = (
-    "stop the job; if `chsink status` then shows a partition at BEFORE or a replay in doubt, start the job (or run "
-    "`chsink dlq replay`) until it is settled, and stop the job again"
-)
-_SETTLED_FIRST = _SETTLED + "; then "
+_SETTLED_FIRST = SETTLED + "; then "
 _KEEP_LETTERS = "set cleanup.policy=delete and retention.ms=-1 for the topic; allow the user DESCRIBE_CONFIGS on it"
 _ACCEPT_ROWS = 'to land the records a second time on purpose, set errors.on_existing_rows = "accept" for one start'
 
@@ -154,7 +146,7 @@ REPLICA_ZONES = preflight(
     "partitions, and a piece that is sent again to another replica lands twice",
     "stop the job, set the same `<timezone>` in the configuration of these servers, and restart them; "
     + RESOLVE_BEFORE_START
-    + "; then start the job",
+    + ". Then start the job",
 )
 NO_QUORUM = preflight(
     "CHS-207",
@@ -178,14 +170,14 @@ VIEW_DOUBLES = preflight(
     "the materialized view {view} of {table} fills {fills}, which does not deduplicate: a piece that is sent "
     "again is counted twice there",
     _SETTLED_FIRST
-    + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them; then start the job",
+    + "on every shard and replica, run ALTER TABLE {fills} MODIFY SETTING {settings}; then start the job",
 )
 VIEW_FORGETS = preflight(
     "CHS-208",
     "the materialized view {view} of {table} fills {fills}, which remembers {theirs}, less than {table} ({ours}): a "
     "piece that is sent again after {fills} has forgotten its token is counted twice there",
     _SETTLED_FIRST
-    + "run ALTER TABLE {fills} MODIFY SETTING {settings}; if it has replicas, on each of them; then start the job",
+    + "on every shard and replica, run ALTER TABLE {fills} MODIFY SETTING {settings}; then start the job",
 )
 VIEW_PARTITION = preflight(
     "CHS-208",
@@ -608,8 +600,8 @@ SHARD_IS_EMPTY = preflight(
     "if the rows were removed on purpose, no action is needed; otherwise stop the job; if other replicas of the table "
     "have the rows, wait until this one has fetched them; if not, restore them from a backup"
     + FED_AGAIN
-    + "; run `chsink verify`: it names the offsets whose rows are missing (docs/how-to/repair.md lands them); then "
-    "start the job",
+    + "; start the job; then run `chsink verify`: it names the offsets whose rows are missing "
+    "(docs/how-to/repair.md lands them)",
 )
 INSERTS_QUEUED = preflight(
     "CHS-267",
@@ -699,10 +691,10 @@ ADD_NOT_GRANTED = preflight(
 WINDOW_TOO_SHORT = preflight(
     "CHS-234",
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
-    "stop the job. If it has run with the present clickhouse.insert_timeout_s, wait for that time, then lower it, and "
-    "start the job. Or, before you raise the window, "
+    "stop the job. Either lower clickhouse.insert_timeout_s (if the job has run with the present value, first wait "
+    "that long), and start the job. Or, before you raise the window, "
     + RESOLVE_BEFORE_START
-    + "; then run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = "
+    + ". Then run on each replica ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window_seconds = "
     "{enough}; and start the job",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
@@ -719,10 +711,10 @@ REPLICA_FORGETS = preflight(
     "CHS-234",
     "{table} at {url} remembers {theirs}, less than another replica; each replica also removes the tokens of the "
     "others, so chsink relies on the shortest memory only: {least}",
-    "if the job does not start because of this, "
+    "if the job runs, "
+    + SETTLED
+    + ". If it does not start because of this, "
     + RESOLVE_BEFORE_START
-    + "; if it runs, "
-    + _SETTLED
     + ". Then run on this server ALTER TABLE {table} MODIFY SETTING replicated_deduplication_window = {blocks}, "
     "replicated_deduplication_window_seconds = {window}; and start the job (ClickHouse does not copy settings to "
     "replicas)",
@@ -1013,10 +1005,12 @@ MIRROR_OTHER_SINK = preflight(
 MIRROR_SINK_BESIDE = preflight(
     "CHS-263",
     "sink {sink} has committed records of {topics} to Iceberg table {table} after this one: they land twice",
-    "let only one of the two sinks write to this table. If this one leaves it: name another table in [[mirror.route]], "
-    "and delete one of each two rows. If sink {sink} leaves it for good: stop that sink, remove the table property "
-    "{property}, run this one until `chsink mirror status --json` shows at least these offsets as `until`: {until}; "
-    "then stop it, and only then delete one of each two rows: it first lands again what only the other one has landed",
+    "let only one of the two sinks write to this table. If this one leaves it: note what `chsink mirror status "
+    "--json` shows as `until` for this table, name another table in [[mirror.route]], and run sink {sink} until its "
+    "own status shows at least these offsets. If sink {sink} leaves it for good: stop that sink, remove the table "
+    "property {property}, and run this one until `chsink mirror status --json` shows at least these offsets as "
+    "`until`: {until}. Then stop the sink that stays, and only then delete one of each two rows: it first lands again "
+    "what only the other one has landed",
 )
 MIRROR_NOT_CLEANED = preflight(
     "CHS-268",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chsink.errors.entry import config, halt
+from chsink.errors.steps import SETTLED
 
 SHARD_REPLICAS = config(
     "CHS-401",
@@ -64,9 +65,9 @@ SHARD_NAMES_CHANGED = halt(
     "deleted those that are there, on every server, and then start the job; or with --lost to give up the missing "
     "rows. If a server is gone, --landed and --lost remain (if it is the first one and [state] names no server, list "
     "another one of the same Keeper first). For a replay in doubt, move its rows and dead letters back if they were "
-    "moved, and run `chsink dlq replay`. Then stop the job; if `chsink status` shows a partition at BEFORE or a "
-    "replay in doubt, start it again until that is settled; once it shows none, move what landed meanwhile, change the "
-    "endpoints again, and start",
+    "moved, and run `chsink dlq replay`. Then "
+    + SETTLED
+    + ". Then move what landed meanwhile, change the endpoints again, and start the job",
 )
 NULL_KEY_POLICY = config(
     "CHS-408",

@@ -44,6 +44,10 @@ SAME_RECORDS: Final = (
     'in its [[route]], and set kafka.starting_offsets = "earliest": otherwise they would land twice; '
 )
 AGAIN: Final = "start again (or, if a replay of dead letters failed, run the replay again)"
+SETTLED: Final = (
+    "stop the job; if `chsink status` then shows a partition at BEFORE or a replay in doubt, start the job (or run "
+    "`chsink dlq replay`) until it is settled, and stop the job again"
+)
 WITHOUT_DEDUPLICATION: Final = (
     "with the setting insert_deduplicate = 0 (from ClickHouse 26.2 on, deduplicate_insert = 'disable', "
     "deduplicate_insert_select = 'disable')"

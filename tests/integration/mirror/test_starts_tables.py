@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
+from chsink.mirror.coordinator import Coordinator
 from tests.integration.mirror.bench import SCHEMA, Bench
 from tests.integration.mirror.commands import follow, lands, problem, problems, refusal, run, start
 from tests.integration.mirror.conftest import MakeBench
@@ -324,39 +325,56 @@ def test_a_sink_that_was_renamed(make_bench: MakeBench, way: str) -> None:
 @pytest.mark.parametrize("leaves", ["this", "other"])
 def test_two_sinks_that_start_before_either_has_committed(make_bench: MakeBench, leaves: str) -> None:
     """⚑ Neither had committed when the other one started: each record landed twice, and nobody said so.  Where rows were
-    deleted before this sink was as far as the other one, it landed them again.
+    deleted before the sink that stays was as far as the other one in each partition, it landed them again.
     """
-    bench = make_bench()
+    bench = make_bench(partitions=2)
     first, one = bench.coordinator(), bench.group
-    bench.group = f"{one}-copy"
+    bench.group = other = f"{one}-copy"
     assert problems(bench).keys() == {"MIRROR_OTHER_SINK"}
     second = bench.coordinator()
-    bench.produce([1, 2, 3])
-    for coordinator, bench.group, until in ((first, one, 1), (second, f"{one}-copy", 3)):
-        bench.hand_over(0, until)
-        bench.rounds(coordinator, 2)
-        coordinator.close()
+    for partition in (0, 1):
+        bench.produce([1, 2, 3], partition)
+    for coordinator, bench.group, ends in ((first, one, (1, 3)), (second, other, (3, 1))):
+        hand_over_from(bench, coordinator, (0, 0), ends)
     assert problems(bench) == {}, "it committed last"
     bench.group = one
     said = problem(bench, "MIRROR_SINK_BESIDE")
     if leaves == "this":
-        delete_one_of_each_two_rows(bench, said)
-        assert bench.landed() == bench.sent()
+        ahead, tables = untils(bench, said), bench.tables
+        says(
+            said,
+            "shows as `until` for this table, name another table",
+            "until its own status shows at least these offsets",
+        )
         name_another_table(bench, said)
         assert problems(bench) == {}
-        return
-    with table(bench).transaction() as change:
-        change.remove_properties(named_in(said, "stop that sink, remove the table property"))
-    later, until = bench.coordinator(), int(named_in(said, f"as `until`: {bench.tp()}:"))
-    bench.hand_over(1, until)
-    bench.rounds(later, 2)
-    [status] = json.loads(run(bench, words_of(said, "status")).stdout)["tables"]
-    assert status["partitions"][0]["until"] == until == 3
-    later.close()
-    says(said, "then stop it, and only then")
+        bench.group, bench.tables = other, tables
+        hand_over_from(bench, bench.coordinator(), (3, 1), (3, ahead[1]))
+    else:
+        with table(bench).transaction() as change:
+            change.remove_properties(named_in(said, "stop that sink, remove the table property"))
+        ahead = {0: int(named_in(said, f"as `until`: {bench.tp()}:").rstrip("."))}
+        hand_over_from(bench, bench.coordinator(), (1, 3), (ahead[0], 3))
+    assert untils(bench, said) == {0: 3, 1: 3}
+    says(said, "Then stop the sink that stays, and only then")
     delete_one_of_each_two_rows(bench, said)
     assert bench.landed() == bench.sent() and problems(bench) == {}
     lands(bench)
+
+
+def hand_over_from(bench: Bench, coordinator: Coordinator, starts: tuple[int, int], ends: tuple[int, int]) -> None:
+    """Land these offsets of both partitions, and stop."""
+    for partition, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+        if begin < end:
+            bench.hand_over(begin, end, partition)
+    bench.rounds(coordinator, 2)
+    coordinator.close()
+
+
+def untils(bench: Bench, said: str) -> dict[int, int]:
+    """By partition, what the status command of a message shows."""
+    [shown] = json.loads(run(bench, words_of(said, "status")).stdout)["tables"]
+    return {one["partition"]: one["until"] for one in shown["partitions"]}
 
 
 def delete_one_of_each_two_rows(bench: Bench, said: str) -> None:

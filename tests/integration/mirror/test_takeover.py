@@ -306,9 +306,9 @@ def test_a_topic_that_was_left_out_and_is_routed_later(make_bench: MakeBench) ->
     assert bench.landed() - before == {(0, 2, 3): 1}
 
 
-def named_as(said: str, sink: ConnectSink, *tables: str) -> list[str]:
+def named_as(said: str, sink: ConnectSink, *tables: str, found: str = "found: none") -> list[str]:
     """The words that the message tells to pass, with what the connector's configuration has in place of its examples."""
-    assert "found: none" in said
+    assert found in said
     words = words_of(said, "--group", "--control-topic")
     assert words[:3] == ["mirror", "takeover", "TABLE…"]
     own = {"connect-NAME": sink.group, "control-iceberg": sink.control_topic}
@@ -382,6 +382,38 @@ def test_a_connector_that_has_committed_nothing(make_bench: MakeBench) -> None:
     sink = ConnectSink(bench)
     sink.write(*bench.produce([1, 2]))
     taken(bench, *named_as(refused(bench), sink, "shop.orders"))
+    lands_on(bench)
+
+
+@pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CONNECTOR_UNKNOWN")
+@pytest.mark.exit_of("MIRROR_CONNECTOR_EVENTS_GONE")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("told", [False, True])
+def test_a_control_topic_that_was_deleted(make_bench: MakeBench, *, waits: bool, told: bool) -> None:
+    """⚑ A file that waited for its commit was forgotten with the topic: its records were left out without a word."""
+    bench = make_bench()
+    sink = ConnectSink(bench)
+    sink.write(*bench.produce([1, 2]))
+    sink.commit()
+    if waits:
+        sink.write(*bench.produce([3]))
+    bench.kafka.delete_topic(sink.control_topic)
+    words = []
+    if told:
+        said = refused(bench)
+        says(said, "set the offsets of its group to the offset after the last record that the tables have")
+        set_offset(sink.names, sink.group, bench.tp(), 2)
+        says(said, "and create the topic again with the same name")
+        words = named_as(said, sink, "shop.orders", found="whose control topic does not exist")
+    bench.kafka.create_topic(sink.control_topic, 1)
+    said = refused(bench, *words)
+    if holds_all(bench, sink, said):
+        reset_groups(bench, sink.names, said)
+        taken(bench, *words)
+    else:
+        assert waits and not told
+        name_an_empty_table(bench, said)
     lands_on(bench)
 
 
