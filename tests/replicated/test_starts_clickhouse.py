@@ -153,13 +153,7 @@ def lowered(job: Job, _: str) -> None:
 
 WINDOWS: dict[str, tuple[str, str, int, str, Callable[[Job, str], None]]] = {
     "raised": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, "Or, before you raise the window", alter),
-    "lowered": (
-        "WINDOW_TOO_SHORT",
-        "insert_timeout_s",
-        3600,
-        "wait for that time, then lower it, and start the job",
-        lowered,
-    ),
+    "lowered": ("WINDOW_TOO_SHORT", "insert_timeout_s", 3600, "Either lower clickhouse.insert_timeout_s", lowered),
     "altered": ("WINDOW_SHORT", "retry_for_s", 4000, "run on each replica", alter),
     "patient": ("WINDOW_SHORT", "retry_for_s", 4000, "or lower clickhouse.retry_for_s", lowered),
 }
