@@ -509,7 +509,8 @@ MIRROR_CHAIN_MISSING = halt(
     "CHS-342",
     "the mirror has read this topic before, but Iceberg table {tables} does not say which records it holds ({detail})",
     "if the table holds rows of others, look first at the plan of --skip: topic-partitions without a row may be read "
-    "from their first record; then " + _RESOLVE,
+    "from their first record; if table_by has changed, first undo the change, run the mirror until `chsink mirror "
+    "status` shows no pending offsets, stop it, and change table_by again; then " + _RESOLVE,
 )
 MIRROR_CHOICE_CHANGED = halt(
     "CHS-352",
@@ -518,8 +519,9 @@ MIRROR_CHOICE_CHANGED = halt(
     "if you changed mirror.branch and not table_by, run `chsink mirror resolve` with all tables of the topic and "
     "--reread, then start again; otherwise chsink cannot tell which of the missing records belonged to which table: "
     "undo the change of table_by, run the mirror until `chsink mirror status` shows no pending offsets for {tables}, "
-    "stop it, and change table_by again; if it halts once more, change table_by in two steps, each with a start of the "
-    "mirror: the first keeps a table of the map before it",
+    "stop it, and change table_by again; if it halts once more, change table_by in two steps, each with a start of "
+    "the mirror: the first keeps a table of the map before it; or, if nothing was pending when you stopped it, other "
+    "tables took these records: run `chsink mirror resolve` with all tables of the topic and --skip",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
     "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
     "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",

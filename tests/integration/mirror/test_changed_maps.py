@@ -16,8 +16,10 @@ from chsink.mirror.task import Share
 from chsink.ports import Outcome
 from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.commands import follow
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_table_by import begun, job_of, mirror_of, offsets, running, send
+from tests.support.told import says
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -95,11 +97,40 @@ def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, add
     with running(bench, mirror("ab")) as hand_over:
         hand_over(*send(bench, "xyxy"))
     handed_over(bench, mirror("ab"), "xyxy")
-    with pytest.raises(HaltError, match="CHS-342"), running(bench, mirror("cd")):
-        pass
-    with running(bench, mirror("ab")):
-        pass
-    assert offsets(bench, "a", "b", "p") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "p": [*range(8)]}
+    for missing in (True, False):
+        with pytest.raises(HaltError, match="CHS-342") as error, running(bench, mirror("cd")):
+            pass
+        if missing:
+            says(error.value, "first undo the change, run the mirror until", "and change table_by again")
+            with running(bench, mirror("ab")):
+                pass
+    beside_plain(bench, "cd", "p", added=added)
+    follow(bench, error.value, "--skip", job=bench.folder / "job.toml")
+    with running(bench, mirror("cd")) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abcd") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "c": [8], "d": [9]}
+    assert offsets(bench, "p") == {"p": [*range(10)]}
+
+
+@pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
+def test_a_map_comes_back_after_one_of_its_tables_had_all_records(make_bench: MakeBench) -> None:
+    """The change was undone, as the message says, and it halted again."""
+    bench = make_bench(tables=("a", "b"))
+    with running(bench, beside_plain(bench, "ab", added="halt")) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    for _ in range(2):
+        with running(bench, beside_plain(bench, "", "a", added="halt")) as hand_over:
+            hand_over(*send(bench, "xy"))
+        with (
+            pytest.raises(HaltError, match="CHS-352") as error,
+            running(bench, beside_plain(bench, "ab", added="halt")),
+        ):
+            pass
+    says(error.value, "if nothing was pending when you stopped it", "run `chsink mirror resolve` with all tables")
+    follow(bench, error.value, "--skip", more=["shop.a", "shop.b"], job=bench.folder / "job.toml")
+    with running(bench, beside_plain(bench, "ab", added="halt")) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 5, 6, 7, 8], "b": [1, 3, 9]}
 
 
 def test_a_map_is_removed_and_a_table_of_all_records_is_added(make_bench: MakeBench) -> None:
