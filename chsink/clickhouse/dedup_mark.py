@@ -17,8 +17,8 @@ shard; the growth since bounds the blocks that came.
   partitions included, and its tokens lie in Keeper.  A Shared table shows no log: there the partitions' numbers are
   summed.
 - ClickHouse has changed the kind of tokens that Replicated tables keep in Keeper: another version may not find them.
-- A token is of one table partition.  A server with another time zone, or a default that was altered, may put the same
-  rows into another one, where the token is not known.
+- A token is of one table partition.  A server or session with another time zone, or a default that was altered, may put
+  the same rows into another one, where the token is not known.
 - A Replicated table that was dropped and restored under its Keeper path remembers nothing, and may have as many blocks
   or more.  Its UUID is new.  Another replica has another UUID, too, but its table is older than the range.
 """
@@ -33,9 +33,9 @@ from chsink.clickhouse.table import (
     NOT_REPLICATED,
     WINDOW,
     TargetTable,
-    computed_in,
     in_keeper,
     lowered,
+    partitioning_of,
     read_columns,
     read_settings,
 )
@@ -126,7 +126,7 @@ def _which(table: TargetTable, facts: Mapping[TableName, TableFacts]) -> str:
     """A digest, the same on every replica of a version: a Keeper path names a table wherever it is, a UUID may be none
     at all.
     """
-    kinds = sorted({facts[each.at].tokens for each in table.with_fed if each.replicated} - {""})
+    kinds = sorted({facts[each.at].tokens for each in table.with_fed} - {""})
     names = [each.identity if in_keeper(each.engine) else f"{each.canonical} {each.identity}" for each in table.feeds]
     views = [f"{view.canonical} {_altered(facts[view])}" for view in table.views if view in facts]
     keys = sorted(f"{each.name} {column}" for each in table.with_fed for column in each.partitioning)
@@ -146,7 +146,7 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     but for those that decide the table partition.
     """
     now = {c.name: c for c in read_columns(client, table.database, table.name)} if names or table.partition_key else {}
-    moved = {*computed_in(table.partition_key, [*now.values()])} ^ {*table.partitioning}
+    moved = {*partitioning_of(table, [*now.values()])} ^ {*table.partitioning}
     altered = {c.name for c in table.columns if c.name in names and now.get(c.name) != c} | {c.name for c in moved}
     if altered:
         raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(sorted(altered)))

@@ -28,7 +28,7 @@ class TargetTable:
     whole; a ``projected`` table has projections.  All this is the same on every replica.  ``merge_tree`` holds the
     effective MergeTree settings that matter here (:func:`remembering_least`).  ``feeds`` are the tables that its views
     fill and that deduplicate, too: they get each of its blocks.  ``views`` are those that fill these.  ``partitioning``
-    are the columns with defaults that decide a row's table partition.
+    are the columns with defaults that may decide a row's table partition, also in tables that it feeds.
     """
 
     database: str
@@ -135,7 +135,18 @@ def _feeding(
     feeds = _fed(described, {*fills.values()})
     to_these = (view for view, to in fills.items() if to in {each.at for each in feeds})
     views = tuple(sorted(to_these, key=lambda view: view.canonical))
-    return replace(described[at], feeds=feeds, views=views)
+    table = replace(described[at], feeds=feeds, views=views)
+    feeds = tuple(replace(each, partitioning=partitioning_of(table, each.columns)) for each in feeds)
+    return replace(table, feeds=feeds, partitioning=partitioning_of(table, table.columns))
+
+
+def partitioning_of(table: TargetTable, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """``partitioning``, if these were columns of the table, or of one that it feeds.  A view may compute a key of any
+    column: where one of those has a partition key, each default counts.
+    """
+    if any(each.partition_key for each in table.feeds):
+        return tuple(column for column in columns if column.default_expression)
+    return computed_in(table.partition_key, columns)
 
 
 def _fed(described: Mapping[TableName, TargetTable], fills: Collection[TableName]) -> tuple[TargetTable, ...]:
@@ -237,7 +248,6 @@ def _described(
         timezone,
         fact.definition,
         has_projections(ddl),
-        partitioning=computed_in(partition_key, columns),
     )
 
 
@@ -247,7 +257,7 @@ def computed_in(expression: str, columns: Sequence[Column]) -> tuple[Column, ...
     while open_:
         text = open_.pop()
         named = (c for c in columns if c.default_expression and names_column(text, c.name))
-        new = {c.name: c for c in named if c.name not in {*found, *METADATA_COLUMNS}}
+        new = {c.name: c for c in named if c.name not in found and not (c.insertable and c.name in METADATA_COLUMNS)}
         open_ += [c.default_expression for c in new.values()]
         found |= new
     return tuple(found.values())

@@ -83,7 +83,7 @@ class TableBy(Section):
     `{ 'eu-.*' = "orders_eu" }`. A value that matches several patterns lands in the table of each."""
     unknown: Literal["bad", "ignore"] = "bad"
     """What to do with a record that has another value, or none: treat it as a bad value (`errors.on_bad_value`), once
-    and not once per table; or leave it out without counting it."""
+    and not once per table; or leave it out without counting it. A record whose `field` cannot be read is always bad."""
 
     @property
     def sources(self) -> dict[NameSource, str]:
@@ -109,8 +109,8 @@ class TableBy(Section):
         named, every = tuple(self.tables), (*map(value_pattern, self.patterns), *more)
         for at, (table, (values, patterns)) in enumerate(by_table.items()):
             names = others if at == 0 else ""
-            known = (named, every) if names or (at == 0 and self.unknown == "bad") else (None, ())
-            apart, ignores = named if patterns else (), bool(names) and self.unknown == "ignore"
+            known = (named, every) if at == 0 else (None, ())
+            apart, ignores = named if patterns else (), at == 0 and self.unknown == "ignore"
             taken = (tuple(values), known[0], header, tuple(patterns), apart, known[1])
             yield table, Choice(source, name, *taken, names, ignores)
 

@@ -614,10 +614,11 @@ MIRROR_SHARED_APART = preflight(
     "CHS-348",
     "Iceberg tables {shared} share {tp} by table_by, but not all of them record its current map: if they continued one "
     "by one, a record could land in two tables",
-    "if you have changed table_by, undo the change, run the command again, start the mirror once, and repeat the "
-    "change (a table that the change adds needs no command: it begins at the next start, and `chsink mirror backfill`"
-    " with its name and --apply then lands earlier records); otherwise name all of them: `chsink mirror resolve "
-    "{tables} --skip`; they then continue at one offset, after everything that any of them holds",
+    "a table that you have just added to table_by needs no command: it begins at the next start, and `chsink mirror "
+    "backfill` with its name and --apply then lands earlier records; if you have changed table_by otherwise, undo the "
+    "change, run the command again, start the mirror once, and repeat the change; if you have not changed it, name all "
+    "of them: `chsink mirror resolve {tables} --skip`; they then continue at one offset, after everything that any of "
+    "them holds",
 )
 _FROM_THE_START = (
     "to land everything that Kafka holds, create an empty table, name it in [[mirror.route]] instead, and run `chsink "

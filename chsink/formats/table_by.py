@@ -22,7 +22,7 @@ class Choice:
     ``header``: bytes before the JSON text.
 
     With ``others``, the name of a table with ``{value}``, a record that no table takes may name one that does not exist
-    yet: it is reported apart.  If ``ignores`` then, the other records of no table are not reported.
+    yet: it is reported apart.  If that table ``ignores`` records of no table, it reports the unreadable ones only.
     """
 
     source: NameSource
@@ -52,4 +52,4 @@ class Choice:
         part: list[object] = [VERSION, self.source, self.name, sorted(self.values), known]
         matching = (self.patterns, self.named if self.patterns else (), self.known_patterns)
         part = [*part, *map(sorted, matching)] if any(matching) or self.others else part
-        return [*part, self.others, self.ignores] if self.others else part
+        return [*part, self.others, self.ignores] if self.others or self.ignores else part

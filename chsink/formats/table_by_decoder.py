@@ -2,7 +2,8 @@
 
 Rules:
 - A record of another table gives neither a row nor a bad value here.
-- One table of the topic reports the records that no table takes as bad; the other tables ignore them.
+- One table of the topic reports the records that no table takes as bad; the other tables ignore them.  With ``unknown =
+  "ignore"``, it reports those that cannot be read: nobody knows what they name.
 - The choice depends on the record alone.  It is vectorised: Python handles single records only to report them as bad.
 """
 
@@ -59,8 +60,10 @@ class RecordChooser:
 
     def of_no_table(self, said: pa.Array, unreadable: dict[int, BadValue]) -> list[BadValue]:
         """Bad values for the records that no table takes; empty if another table reports these."""
-        if self._choice.known is None or self._choice.ignores:
+        if self._choice.known is None:
             return []
+        if self._choice.ignores:
+            return [unreadable[row] for row in sorted(unreadable)]
         bad = []
         known = self._known(said) | self.new_tables(said).is_valid().to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(~known).tolist():

@@ -112,5 +112,7 @@ def _encodable(text: str) -> str:
 
 def names_column(expression: str, column: str) -> bool:
     """Whether an expression of SQL names a column."""
-    pattern = rf"(?<![\w`]){re.escape(column)}(?![\w`])|`{re.escape(column)}`"
-    return column in expression and re.search(pattern, expression) is not None  # few are compiled for a wide table
+    if quote_identifier(column) in expression:
+        return True
+    # few are compiled for a wide table
+    return column in expression and re.search(rf"(?<![\w`]){re.escape(column)}(?![\w`])", expression) is not None

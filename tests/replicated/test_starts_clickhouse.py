@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from chsink.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.exits.starts import alter, found, gone, lands, run_named
 from tests.integration.job.conftest import MakeJob
+from tests.support.doubt import announce, run
 from tests.support.job import METADATA, WINDOW, Job, command, eventually, select
 from tests.support.proxies import HttpProxy
 from tests.support.replicas.service import ReplicaClickHouse
-from tests.support.told import named_in, says, setting_of, statements_of
+from tests.support.told import named_in, says, setting_of, statements_of, words_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -170,6 +171,22 @@ def test_how_long_a_table_remembers(job: Job, spark: SparkSession, name: str) ->
     step(job, said)
     gone(entry, job)
     job.settings = {}
+    lands(job, spark)
+
+
+@pytest.mark.exit_of("WINDOW_TOO_SHORT")
+def test_a_window_that_is_too_short_while_a_range_is_in_doubt(job: Job, spark: SparkSession) -> None:
+    """⚑ Found by an adversary: --resend, which comes before the window is raised, was refused because it is short."""
+    announce(job, {0: (0, 25)})
+    job.everywhere(f"ALTER TABLE {job.tables[job.topic]} MODIFY SETTING {SECONDS} = 60")
+    said = found("WINDOW_TOO_SHORT", job)
+    command_, verb, *_ = words_of(said, "--resend")
+    assert (command_, verb) == ("state", "resolve")
+    done = run(job, verb, job.topic, "0", "--resend", "--senders-gone", "--yes")
+    assert done.exit_code == 0, done.output
+    says(said, "Then run on each replica")
+    alter(job, said)
+    gone("WINDOW_TOO_SHORT", job)
     lands(job, spark)
 
 

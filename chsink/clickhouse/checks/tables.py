@@ -25,7 +25,8 @@ NON_DETERMINISTIC = re.compile(
     r"|arrayRandomSample|(full)?hostName|FQDN|displayName|getMacro|get(Server|MergeTree)?Setting\w*|getServerPort"
     r"|tcpPort|file|filesystem\w+|(zookeeperSession)?uptime|serverUUID|(server)?timezone"
     r"|(initial_?)?query_?(id|start_?time)|connection_?id|transactionID|runningConcurrency|blockNumber|rowNumberIn\w*"
-    r"|(current_?|initial_?)?user|currentDatabase|version|revision|buildId|reverseDNSQuery"
+    r"|(current_?|initial_?|authenticated)?user|(current)?(database|schemas?)|(current|enabled|default)(roles|profiles)"
+    r"|getClientHTTPHeader|shard(num|count)|version|revision|buildId|reverseDNSQuery"
     r"|(dict(Get|Has|IsIn)|joinGet)\w*|ai(Classify|Extract|Filter|Generate|Redact|Translate))\s*\(",
     re.IGNORECASE,
 )
@@ -33,7 +34,8 @@ _WITHOUT_BRACKETS = re.compile(
     r"(?<![\w.`])(?:now|today|curdate|current_(?:date|timestamp)|localtime(?:stamp)?)\b", re.IGNORECASE
 )
 """Functions that a DEFAULT may name without brackets, unless there is a column of the name."""
-_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'")
+_TEXT = re.compile(r"(`(?:[^`\\]|\\.)*`)|'(?:[^'\\]|\\.)*'")
+"""A text, or a quoted name, which may hold an apostrophe."""
 
 
 DYNAMIC_TYPES = 32
@@ -174,7 +176,7 @@ def _defaults(target: RoutedTable) -> Iterator[Finding]:
 def volatile_partition(table: TargetTable, volatile: Iterable[str]) -> list[str]:
     """What of its partition key depends on when or where a row is inserted, if these columns do."""
     columns = [c for c in volatile if names_column(table.partition_key, c)]
-    changes = NON_DETERMINISTIC.search(_TEXT.sub("''", table.partition_key))
+    changes = NON_DETERMINISTIC.search(_TEXT.sub(r"\1", table.partition_key))
     return [*columns, table.partition_key] if changes else columns
 
 
@@ -186,6 +188,6 @@ def volatile_columns(table: TargetTable) -> list[str]:
 def _volatile(expression: str, table: TargetTable) -> bool:
     """Whether a default depends on when or where it is computed, also through other columns' defaults."""
     texts = [expression, *(c.default_expression for c in computed_in(expression, table.columns))]
-    every = [_TEXT.sub("''", text) for text in texts]
+    every = [_TEXT.sub(r"\1", text) for text in texts]
     alone = {found for one in every for found in _WITHOUT_BRACKETS.findall(one)}
     return any(map(NON_DETERMINISTIC.search, every)) or bool(alone - {c.name for c in table.columns})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -94,6 +95,13 @@ def test_a_table_that_has_all_records_or_none() -> None:
     assert fates(decoder(by_field(ORDERS)).decode(given.slice(0, 0))) == ([], [], 0)
 
 
+def test_a_record_that_cannot_be_read_is_bad_where_others_are_ignored() -> None:
+    """⚑ Found by a newcomer: broken payments were left out, and nothing counted them."""
+    given = records([*said("order", "return", None), b"nonsense", b"", b"[1]", None])
+    assert fates(decoder(replace(by_field(ORDERS), ignores=True)).decode(given)) == ([100], [103, 104, 105, 106], 2)
+    assert fates(decoder(by_field(REFUNDS, None)).decode(given)) == ([], [], 7)
+
+
 def test_the_records_of_a_table() -> None:
     """⚑ Columns are made and added for the fields of a table's own records only."""
     given = records(said("order", "refund", "return"))
@@ -139,6 +147,7 @@ def test_the_choice_is_part_of_the_fingerprint() -> None:
         by_field(ORDERS),
         by_field(ORDERS, None),
         by_field(REFUNDS),
+        replace(by_field(ORDERS), ignores=True),
         by_field(ORDERS, (*KNOWN, "new")),
         Choice("header", "$.about.type", ORDERS, KNOWN),
     ]
