@@ -935,12 +935,13 @@ MIRROR_TABLE_DROPPED = preflight(
     "Iceberg table {table} does not exist in catalog {catalog}; auto_create does not create it, because the mirror has "
     "read its topics before",
     "if you have just added it to a table_by, create it empty, and start: it begins with the next records, and "
-    "`chsink mirror backfill {table:shell} --apply` lands earlier ones; if you no longer want this table, remove it "
-    "from [[mirror.route]] or from its table_by (if only records name it, remove the property whose name begins with "
-    "chsink.named and ends with the table's name from the first table of its route, with ALTER TABLE … UNSET "
-    "TBLPROPERTIES); otherwise restore it and start again, or create it empty (`chsink sql create-table --iceberg` "
-    "prints the statements for tables that the job file names) and run `chsink mirror resolve {table:shell}` with "
-    "--reread to land what Kafka still holds, or with --skip to begin with the next records; then start again",
+    "`chsink mirror backfill {table:shell} --apply` lands earlier ones, also those that other tables have; if you no "
+    "longer want this table, remove it from [[mirror.route]] or from its table_by (if only records name it, remove "
+    "the property whose name begins with chsink.named and ends with the table's name from the first table of its "
+    "route, with ALTER TABLE … UNSET TBLPROPERTIES); otherwise restore it and start again, or create it empty "
+    "(`chsink sql create-table --iceberg` prints the statements for tables that the job file names) and run `chsink "
+    "mirror resolve {table:shell}` with --reread to land what Kafka still holds, or with --skip to begin with the "
+    "next records; then start again",
 )
 MIRROR_NO_BRANCH = preflight(
     "CHS-262",

@@ -136,6 +136,26 @@ def test_the_first_table_of_a_map_leaves_it_while_records_wait_for_one_that_reco
 
 
 @pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_TABLE_DROPPED")
+def test_a_map_adds_a_table_that_is_not_there(make_bench: MakeBench) -> None:
+    """Found by a newcomer: the fix named a command that is for tables which the mirror wrote to."""
+    bench, new = make_bench(tables=("a",)), {"x": "a", "y": "b"}
+    with running(bench, mirror_of(bench, {"x": "a"}, unknown="ignore")) as hand_over:
+        hand_over(*send(bench, "xyx"))
+    job = job_of(bench, new, unknown="ignore")
+    job.write_text(job.read_text("utf-8").replace("auto_create = false", "auto_create = true"), "utf-8")
+    found = json.loads(run(bench, ["doctor", "--json"], job).stdout)["findings"]
+    [said] = [one["fix"] for one in found if one["id"] == "CHS-262" and one["severity"] == "error"]
+    says(said, "create it empty, and start")
+    bench.catalog().create_table("shop.b", SCHEMA)
+    with running(bench, mirror_of(bench, new, unknown="ignore")) as hand_over:
+        hand_over(*send(bench, "xy"))
+    follow(bench, said, "backfill", job=job)
+    with running(bench, mirror_of(bench, new, unknown="ignore")):
+        eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 3], "b": [1, 4]})
+
+
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
 @pytest.mark.parametrize(("between", "last", "step"), [("ad", "cb", "ab"), ("ab", "cd", "cb")])
 def test_a_map_comes_back_after_another_replaced_all_its_tables(

@@ -33,7 +33,6 @@ STEPS_OF_A_PERSON = {
     "TOPIC_IS_ANOTHER": "its command is for a copy of the job on another cluster; the test goes the other way",
     "MIRROR_CONNECTOR_FILE": "its command gives the table up; the test restores the file",
     "CHECKPOINT_BEFORE_RESET": "its command is for dead letters in a topic; nothing is in doubt in its test",
-    "WINDOW_TOO_SHORT": "its commands are those of NO_DEDUPLICATION; nothing is in doubt in its test",
     "WINDOW_SHORT": "its command only looks; nothing is in doubt in its test",
 }
 """Entries that name a command which no test of theirs takes, and why."""
