@@ -126,7 +126,7 @@ def test_a_table_that_records_named_and_that_was_dropped(
         run(job.config(), spark)
 
     says(dropped.value, "from the first table of its route")
-    begins = named_in(dropped.value, "remove its property").removesuffix("…")
+    begins = named_in(dropped.value, "remove the property whose name begins with")
     orders = job.catalog.load_table(ORDERS)
     [name] = [name for name in orders.properties if name.startswith(begins)]
     with orders.transaction() as change:
