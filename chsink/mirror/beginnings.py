@@ -8,6 +8,8 @@ Rules:
   until all tables have stored it.  Those that are new to the topic-partition store it first, the group's offset last.
 - A topic-partition whose log starts above the group's offset begins again: nobody can hand over what lies between,
   unless a worker has read it already.  So none is fenced that may have.
+- A topic-partition begins again if another ``table_by``, or none, is stored with its offset at two checks: a person set
+  it.  After one check, it may be a newer coordinator's; that one does not let this one begin a round.
 - A topic-partition whose producer Kafka does not open waits, and the others go on, if its start would change nothing,
   or nobody knows it yet.  Otherwise nothing starts.
 """
@@ -67,7 +69,7 @@ class Beginnings:
         self._sharing = SharedTopics(tables, added_now=added_now)
         self._at_latest, self._matched, self._pool, self._under_way = at_latest, frozenset(matched), pool, under_way
         self.assigned: tuple[TopicPartition, ...] = ()
-        self.found: frozenset[TopicPartition] = frozenset()
+        self.found, self._others = frozenset[TopicPartition](), set[tuple[TopicPartition, str]]()
         self.topic_ids: dict[str, str] = {}
         self.unfenced: dict[TopicPartition, str] = {}
         self._starting: dict[TopicPartition, int] = {}
@@ -96,9 +98,12 @@ class Beginnings:
         self.found = frozenset(found)
         starts = self._source.log_starts(found)
         busy = set(self._under_way())  # asked after the starts: who begins now cannot read what is gone
-        committed = group.committed(found)
+        committed, notes = group.committed(found), group.notes(found)
         gone = {tp for tp, at in committed.items() if at is None or (at < starts[tp] and tp not in busy)}
+        others = {(tp, notes[tp]) for tp in found if tp not in busy and notes[tp] != self._sharing.choice_of(tp)}
+        gone |= {tp for tp, _ in others & self._others}
         new = [tp for tp in found if tp not in self.assigned or tp in gone or tp in self.unfenced]
+        self._others = others - {(tp, notes[tp]) for tp in new}
         self._fence_earlier()
         if not new:
             return

@@ -98,7 +98,7 @@ class Feeds:
                 tp=tp, range=share.range, reason=reason
             ) from error
         if report.decision.because == OTHER_CHOICE:
-            raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason="another driver changed table_by")
+            raise services.MIRROR_NOT_HANDED_OVER(tp=tp, range=share.range, reason="the group has another table_by")
         if report.decision.refused:
             raise services.MIRROR_OFFSET_GONE(tp=tp, group=self.names.group)
         return report

@@ -58,10 +58,10 @@ HAND_OVER: tuple[Rule[Opening, Answer], ...] = (
     ),
     Rule(
         OTHER_CHOICE,
-        "another `table_by` is stored with the offset",
-        lambda x: x.stored not in {"", x.choice},
+        "another `table_by` is stored with the offset, or none",
+        lambda x: x.stored != x.choice,
         Answer.REFUSE,
-        "refuse: a driver with another job file started since",
+        "refuse: a driver with another job file started since, or a person set the offset",
     ),
     Rule(
         "DONE",

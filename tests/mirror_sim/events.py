@@ -115,6 +115,7 @@ def _set(world: World, name: str, to: Callable[[int, int], int]) -> None:
     group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
     if tp in group:
         group[tp] = to(group[tp], world.kafka.log(tp).end)
+        world.broker.notes.pop((GROUP, tp), None)
         world.reasons.add(name)
 
 

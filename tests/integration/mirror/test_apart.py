@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,17 @@ from chsink.embedded.topics import delete_records
 from chsink.errors import FencedError, UnavailableError, services
 from chsink.kafka.admin import open_admin
 from chsink.mirror import apart
+from chsink.mirror.control import Fenced
 from chsink.mirror.opening import open_mirror
 from chsink.mirror.owner import Claims
+from chsink.mirror.task import Share
 from chsink.statemachine.commit.handover import unsettled
+from chsink.statemachine.ranges import OffsetRange
+from tests.integration.mirror.commands import set_offset
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.mirrored import Mirrored, make_mirrored
 from tests.integration.mirror.test_coordination import config_of
+from tests.integration.mirror.test_table_by import mirror_of, offsets, send
 from tests.support.child import Child
 from tests.support.job import eventually
 from tests.support.told import words_of
@@ -175,6 +181,38 @@ def test_a_driver_without_a_coordinator(make_bench: MakeBench, monkeypatch: pyte
     with pytest.raises(UnavailableError, match=str(bench.tp())):
         later.start()
     for each in (again, later, coordinator):
+        each.close()
+
+
+def test_an_offset_that_a_person_set(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """⚑ Nothing told any more by which ``table_by`` records were divided: no driver started beside this coordinator.  One
+    that another has replaced stores nothing.
+    """
+    bench, log = make_bench(tables=("a", "b")), structlog.get_logger()
+    monkeypatch.setattr(apart, "ASK_S", 0.2)
+    mirror, newer = (mirror_of(bench, tables) for tables in ({"x": "a", "y": "b"}, {"x": "b", "y": "a"}))
+    coordinator, later = (apart.CoordinatorApart(each, SystemClock(), log) for each in (mirror, newer))
+    coordinator.start()
+    feeds, share = mirror.feeds(), Share(bench.tp(), OffsetRange(*send(bench, "xy")))
+    set_offset(mirror.names, bench.group, bench.tp(), 0)
+    with pytest.raises(UnavailableError, match="CHS-712"):
+        feeds.hand_over(share, bench.records()(share.range))
+    driver, works = apart.CoordinatorElsewhere(mirror, SystemClock(), log), coordinator._coordinator
+    coordinator.begin()
+    driver.start()
+    feeds.hand_over(share, bench.records()(share.range))
+    coordinator.finish(10)
+    while not coordinator.join(1):
+        pass
+    assert offsets(bench, "a", "b") == {"a": [0], "b": [1]}
+
+    later.start()
+    assert works is not None
+    with pytest.raises(Fenced):
+        works._start_round(0)
+    with closing(mirror.names.offsets()) as group:
+        assert group.notes([bench.tp()]) == {bench.tp(): newer.feeds().choices[bench.topic]}
+    for each in (driver, coordinator, later):
         each.close()
 
 

@@ -105,7 +105,8 @@ def test_a_choice_that_comes_back_after_one_that_none_of_its_tables_knows(
 
 
 @pytest.mark.parametrize(
-    ("mine", "stored", "because"), [("", "", "NEXT"), (NEW, NEW, "NEXT"), (NEW, "", "NEXT"), ("", OLD, "OTHER_CHOICE")]
+    ("mine", "stored", "because"),
+    [("", "", "NEXT"), (NEW, NEW, "NEXT"), (NEW, "", "OTHER_CHOICE"), ("", OLD, "OTHER_CHOICE")],
 )
 def test_a_worker_of_another_choice_is_refused(mine: str, stored: str, because: str) -> None:
     decided = hand_over(OffsetRange(5, 9), 5, mine, stored)
