@@ -41,7 +41,7 @@ from chsink.mirror.manifests import name_of, referred
 from chsink.mirror.opening import OpenMirror
 from chsink.mirror.tables import Committed, TableRead, foreign_rows, none_expired
 from chsink.ports import Outcome
-from chsink.statemachine.commit.chain import Chain, Link
+from chsink.statemachine.commit.chain import Chain, Link, Links
 from chsink.statemachine.commit.takeover import ReportedFile, Stopped, continued, waits
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 
@@ -75,7 +75,7 @@ class TableLeft:
 
 @dataclass(frozen=True)
 class Takeover:
-    """What is taken over from ``connector``.  ``links``: where each topic-partition continues.  ``left_out``: tables of
+    """What is taken over from ``connector``.  ``links``: where what a table lacks continues.  ``left_out``: tables of
     the routes that the sink did not fill.  ``unread``: topics of its group that no route names.
     """
 
@@ -110,7 +110,7 @@ def survey(
     if busy := members(connector, mirror.names):
         raise halts.MIRROR_CONNECTOR_RUNS(group=connector.group, members=", ".join(busy))
     left = remains(connector, mirror.names)
-    links = _links(mirror, connector, left, trust=trust)
+    links = _links(mirror, connector, left, known.links, trust=trust)
     reported = {report.table for report in left.reports}
     look = _Look(mirror, connector, left, links, landed)
     found, left_out = [], []
@@ -136,7 +136,7 @@ def carry_out(mirror: OpenMirror, shown: Takeover, now: Takeover) -> None:
     with mirror.names.sender(mirror.names.coordinator_id, mirror.names.control_group):
         for one in now.tables:
             before = not_continued(one.read.table, now.connector.key)
-            left = {*now.unread, *before} - {tp.topic for tp in now.links}
+            left = {*now.unread, *before}.difference(mirror.config.mirror.topics)
             if left != before or (one.mark is None and len(now.tables) > 1):
                 _check(one, one.target.table.set_property(one.read, now.connector.offsets, ",".join(sorted(left))))
         for one in now.tables:
@@ -170,12 +170,13 @@ def _connector(
     return found.pop()
 
 
-def _links(mirror: OpenMirror, connector: Connector, left: Remains, *, trust: bool) -> dict[TopicPartition, Link]:
-    """Where each topic-partition of the routes continues."""
-    topics = mirror.config.mirror.topics
-    ids, tps = mirror.kafka.topic_ids(topics), mirror.kafka.partitions(topics)
-    starts, ends = mirror.kafka.log_starts(tps), mirror.kafka.log_ends(tps)
-    if not any(tp in left.group for tp in tps):
+def _links(mirror: OpenMirror, connector: Connector, left: Remains, held: Mapping[str, Links], *, trust: bool) -> Links:
+    """Where each topic-partition of the routes continues that a table does not have in its chain."""
+    targets, tps = mirror.targets, mirror.kafka.partitions(mirror.config.mirror.topics)
+    tps = [tp for tp in tps if any(tp.topic in targets[n].topics and tp not in links for n, links in held.items())]
+    topics = sorted({tp.topic for tp in tps})
+    ids, starts, ends = mirror.kafka.topic_ids(topics), mirror.kafka.log_starts(tps), mirror.kafka.log_ends(tps)
+    if tps and not any(tp.topic in mirror.config.mirror.topics for tp in left.group):
         raise halts.MIRROR_CONNECTOR_UNREAD(group=connector.group, topics=", ".join(topics))
     links: dict[TopicPartition, Link] = {}
     refused: list[ChsinkError] = []
