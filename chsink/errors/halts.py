@@ -652,8 +652,8 @@ MIRROR_ROWS_BEFORE = preflight(
 )
 MIRROR_ROWS_UNTOLD = preflight(
     "CHS-355",
-    "Iceberg table {table} may hold rows that the mirror did not land, and they do not say which records of topic "
-    "{topic} they are: a backfill could land some twice",
+    "Iceberg table {table} may hold rows that other programs added or rewrote (also by DELETE, UPDATE or MERGE), and "
+    "they do not say which records of topic {topic} they are: a backfill could land some twice",
     _FROM_THE_START,
 )
 MIRROR_ROWS_TELL_NOTHING = preflight(
