@@ -33,9 +33,9 @@ from chsink.clickhouse.table import (
     NOT_REPLICATED,
     WINDOW,
     TargetTable,
+    computed_in,
     in_keeper,
     lowered,
-    partitioning_of,
     read_columns,
     read_settings,
 )
@@ -145,8 +145,8 @@ def check_columns(client: Queries, table: TargetTable, names: Collection[str]) -
     current type silently, even where that changes them.  The position of a column, and other columns, change no value,
     but for those that decide the table partition.
     """
-    now = {c.name: c for c in read_columns(client, table.database, table.name)} if names or table.partition_key else {}
-    moved = {*partitioning_of(table, [*now.values()])} ^ {*table.partitioning}
+    now = {c.name: c for c in read_columns(client, table.database, table.name)} if names or table.computing else {}
+    moved = {*computed_in(table.computing, [*now.values()], filled=())} ^ {*table.partitioning}
     altered = {c.name for c in table.columns if c.name in names and now.get(c.name) != c} | {c.name for c in moved}
     if altered:
         raise preflight.COLUMNS_ALTERED(table=table.canonical, url=client.url, columns=", ".join(sorted(altered)))

@@ -27,7 +27,7 @@ def filled_by_views(client: Queries, names: Collection[TableName]) -> dict[Table
 
 def dependents(client: Queries, tables: Collection[TableName]) -> dict[TableName, list[TableName]]:
     """The views behind each of the tables, also those that this user cannot see."""
-    rows = _asked(client, tables, "arrayZip(dependencies_database, dependencies_table)")
+    rows = query_tables(client, tables, "arrayZip(dependencies_database, dependencies_table)")
     found = {TableName(*at): [TableName(*view) for view in sorted(set(views))] for *at, views in rows}
     return {table: found.get(table, []) for table in tables}
 
@@ -37,13 +37,14 @@ def _direct(client: Queries, tables: Collection[TableName]) -> dict[TableName, d
     behind = {view for of in views.values() for view in of}
     filled = {
         TableName(*at): filled_by(TableName(*at), str(ddl), str(uuid))
-        for *at, ddl, uuid, engine in _asked(client, behind, "create_table_query, toString(uuid), engine")
+        for *at, ddl, uuid, engine in query_tables(client, behind, "create_table_query, toString(uuid), engine")
         if engine == "MaterializedView"
     }
     return {table: {v: filled[v] for v in views[table] if v in filled} for table in tables}
 
 
-def _asked(client: Queries, tables: Collection[TableName], what: str) -> Iterator[ResultRow]:
+def query_tables(client: Queries, tables: Collection[TableName], what: str) -> Iterator[ResultRow]:
+    """Database, name, and ``what`` of each of the tables that is there."""
     for group in in_groups(tables):
         yield from client.query(f"SELECT database, name, {what} FROM system.tables WHERE {named(group, 'name')}")
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from chsink.clickhouse.definition import Ttl, has_projections, own_settings, ttl_of
 from chsink.clickhouse.describe import VERSION, TableFacts, in_groups, named, read_facts
-from chsink.clickhouse.feeds import filled_by_views
+from chsink.clickhouse.feeds import filled_by_views, query_tables
 from chsink.decode.columns import Column
 from chsink.errors import preflight
 from chsink.notation.metadata_columns import METADATA_COLUMNS, PROBE_COLUMNS
-from chsink.notation.sql import TableName, names_column, quote_table
+from chsink.notation.sql import TableName, names_column, quote_identifier, quote_table
 from chsink.ports import Queries
 
 KEEPING = ("MergeTree", "ReplicatedMergeTree", "SharedMergeTree")
@@ -28,7 +28,8 @@ class TargetTable:
     whole; a ``projected`` table has projections.  All this is the same on every replica.  ``merge_tree`` holds the
     effective MergeTree settings that matter here (:func:`remembering_least`).  ``feeds`` are the tables that its views
     fill and that deduplicate, too: they get each of its blocks.  ``views`` are those that fill these.  ``partitioning``
-    are the columns with defaults that may decide a row's table partition, also in tables that it feeds.
+    are the columns with defaults that may decide a row's table partition, also in tables that it feeds: those that the
+    expressions of ``computing`` name.
     """
 
     database: str
@@ -44,6 +45,7 @@ class TargetTable:
     projected: bool = False
     feeds: tuple[TargetTable, ...] = ()
     views: tuple[TableName, ...] = ()
+    computing: str = ""
     partitioning: tuple[Column, ...] = ()
 
     @property
@@ -126,27 +128,27 @@ def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName
     """Those of the tables that are there, by a few questions for all of them."""
     fills = filled_by_views(client, names)
     described = _describe(client, {*names, *(t for of in fills.values() for t in of.values())})
-    return {at: _feeding(described, at, fills[at]) for at in names if at in described}
+    return {at: _feeding(client, described, at, fills[at]) for at in names if at in described}
 
 
 def _feeding(
-    described: Mapping[TableName, TargetTable], at: TableName, fills: Mapping[TableName, TableName]
+    client: Queries, described: Mapping[TableName, TargetTable], at: TableName, fills: Mapping[TableName, TableName]
 ) -> TargetTable:
     feeds = _fed(described, {*fills.values()})
     to_these = (view for view, to in fills.items() if to in {each.at for each in feeds})
     views = tuple(sorted(to_these, key=lambda view: view.canonical))
-    table = replace(described[at], feeds=feeds, views=views)
-    feeds = tuple(replace(each, partitioning=partitioning_of(table, each.columns)) for each in feeds)
-    return replace(table, feeds=feeds, partitioning=partitioning_of(table, table.columns))
+    computing = described[at].partition_key
+    if any(each.partition_key for each in feeds):
+        every = [asked for _, _, asked in query_tables(client, views, "as_select")]
+        stars = (quote_identifier(c.name) for each in feeds for c in each.columns if any("*" in text for text in every))
+        computing = " ".join([computing, *(each.partition_key for each in feeds), *every, *stars])
+        feeds = tuple(_computing(each, computing) for each in feeds)
+    return replace(_computing(described[at], computing), feeds=feeds, views=views)
 
 
-def partitioning_of(table: TargetTable, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """``partitioning``, if these were columns of the table, or of one that it feeds.  A view may compute a key of any
-    column: where one of those has a partition key, each default counts.
-    """
-    if any(each.partition_key for each in table.feeds):
-        return tuple(column for column in columns if column.default_expression)
-    return computed_in(table.partition_key, columns)
+def _computing(table: TargetTable, expressions: str) -> TargetTable:
+    partitioning = computed_in(expressions, table.columns, filled=())
+    return replace(table, computing=expressions, partitioning=partitioning)
 
 
 def _fed(described: Mapping[TableName, TargetTable], fills: Collection[TableName]) -> tuple[TargetTable, ...]:
@@ -251,13 +253,15 @@ def _described(
     )
 
 
-def computed_in(expression: str, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Columns with defaults that an expression names, also through other columns' defaults."""
+def computed_in(
+    expression: str, columns: Sequence[Column], filled: Collection[str] = METADATA_COLUMNS
+) -> tuple[Column, ...]:
+    """Columns with defaults that an expression names, also through others' defaults; without those ``filled``."""
     found, open_ = dict[str, Column](), [expression]
     while open_:
         text = open_.pop()
         named = (c for c in columns if c.default_expression and names_column(text, c.name))
-        new = {c.name: c for c in named if c.name not in found and not (c.insertable and c.name in METADATA_COLUMNS)}
+        new = {c.name: c for c in named if c.name not in {*found, *filled}}
         open_ += [c.default_expression for c in new.values()]
         found |= new
     return tuple(found.values())

@@ -251,8 +251,6 @@ class _Look:
         """
         stored = mark.stored if mark else {}
         again = any(at > self.left.ends.get(number, 0) for number, at in stored.items())
-        if again and self.left.reports:
-            return None
         for number, first in self.left.first.items():
             # a group loses its offsets with the topic: one that is there was set since, by the sink or by a person
             known = self.left.passed.get(number, -1)

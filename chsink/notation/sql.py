@@ -112,7 +112,7 @@ def _encodable(text: str) -> str:
 
 def names_column(expression: str, column: str) -> bool:
     """Whether an expression of SQL names a column."""
-    if quote_identifier(column) in expression:
-        return True
-    # few are compiled for a wide table
-    return column in expression and re.search(rf"(?<![\w`]){re.escape(column)}(?![\w`])", expression) is not None
+    if column not in expression and column.isidentifier():
+        return False  # of a wide table, few patterns are compiled
+    pattern = rf"(?<![\w`]){re.escape(column)}(?![\w`])|{re.escape(quote_identifier(column))}"
+    return re.search(pattern, expression) is not None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from chsink.clickhouse.cluster import Cluster
-from chsink.errors import ChsinkError, PreflightError, halts, preflight
+from chsink.errors import ChsinkError, halts
 from chsink.errors.counts import counted
 from chsink.errors.several import raise_all
 from chsink.kafka.admin import KafkaAdmin
@@ -301,16 +301,13 @@ def _named(clickhouse: Cluster, key: StateKey, present: str) -> str:
 def _most(clickhouse: Cluster, table: str) -> int:
     """How many chunks may be announced again: the chunk size may be smaller now, and the table remembers so many.
 
-    Where it remembers nothing, or not for long enough, its window must be raised before the next start, but not before
-    this command: of the range as it is recorded, chsink would rely on tokens that are forgotten.
+    Where it remembers nothing, its window must be raised before the next start, but not before this command: of the
+    range as it is recorded, chsink would rely on tokens that are forgotten.
     """
+    window = clickhouse.window()
     with asking_target():
-        try:
-            return clickhouse.window().limit(table).chunks
-        except PreflightError as error:
-            if error.id not in {preflight.NO_DEDUPLICATION.id, preflight.WINDOW_TOO_SHORT.id}:
-                raise
-            return 1
+        forgets = any(place.table.window_blocks == 0 for place in window.places(table, None))
+        return 1 if forgets else window.limit(table).chunks
 
 
 # --- what must not be done -------------------------------------------------------------------------------------------

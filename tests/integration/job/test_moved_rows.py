@@ -89,6 +89,18 @@ def test_its_name_has_a_backtick(make_job: MakeJob, spark: SparkSession, failpoi
     assert select(job.shards[0], f"SELECT count(), uniqExact(id) FROM {table} FORMAT TSV").split() == ["10", "10"]
 
 
+@pytest.mark.parametrize("selected", ["id, day", "*"])
+def test_a_column_is_added_that_no_view_names(make_job: MakeJob, spark: SparkSession, selected: str) -> None:
+    """Found by a reviewer: chsink added it, and halted because of its default."""
+    settings = {"schema.evolution": "add_columns"}
+    job = make_job(partitions=2, metadata="", columns="id UInt64, day Date", settings=settings)
+    filled = fill(job, job.tables[job.topic], selected, "day Date", ENGINE)
+    for partition, more in enumerate(({}, {"more": [1, 2]})):
+        job.send_values(partition, ({"id": 10 * partition + n, "day": "2026-01-02", **more} for n in range(10)))
+    job.drain(spark)
+    assert select(job.shards[0], f"SELECT count(), uniqExact(id) FROM {filled} FORMAT TSV").split() == ["20", "20"]
+
+
 def fill(job: Job, table: str, selected: str, columns: str, engine: str) -> str:
     """The name of a table that a view of the other one fills."""
     filled = f"{table}_filled"

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chsink.clickhouse.dedup_mark import look
+from chsink.clickhouse.dedup_mark import check_columns, look
 from chsink.clickhouse.mutations import ANY
 from chsink.clickhouse.retry import RetryingQueries
 from chsink.clickhouse.shards import InsertShard
@@ -254,7 +254,7 @@ def test_a_piece_of_columns_that_were_altered_is_not_sent(server: Server, now: l
 def test_a_default_in_the_partition_key_was_altered(server: Server, of: str) -> None:
     """⚑ The piece may have been stored in another table partition, where its token is known."""
     day = ("day", "Date", of, "toDate(n)" if of else "")
-    target = table(partition_key="day", partitioning=(Column(*day),) if of else ())
+    target = table(partition_key="day", computing="day", partitioning=(Column(*day),) if of else ())
     shard = InsertShard(server, target, look(server, target).mark)
     writer = ShardWriter([shard], {}, server.clock, retry_for_s=60, timeout_s=9.5, margin_s=30)
     server.definition, server.columns = "altered", [("n", "String", "", ""), day]
@@ -262,6 +262,27 @@ def test_a_default_in_the_partition_key_was_altered(server: Server, of: str) -> 
     server.columns[1] = ("day", "Date", of or "DEFAULT", "toDate(n, 'UTC')")
     with pytest.raises(AlteredError, match=r"CHS-233.*were altered .*: day\n"):
         writer.insert(0, "db.t", PIECE, "token", LATER)
+
+
+def test_a_table_that_is_fed_was_altered_where_no_key_is(server: Server) -> None:
+    """Found by a reviewer: a default beside the key counted as altered, although nothing was."""
+    columns = (
+        Column("n", "String"),
+        Column("day", "Date", "DEFAULT", "toDate(n)"),
+        Column("at", "DateTime", "DEFAULT", "now()"),
+    )
+    fed = table(
+        name="fed", partition_key="day", columns=columns, computing="day SELECT n FROM t", partitioning=columns[1:2]
+    )
+    server.columns = [
+        ("n", "String", "", ""),
+        ("day", "Date", "DEFAULT", "toDate(n)"),
+        ("at", "DateTime", "DEFAULT", "2"),
+    ]
+    check_columns(server, fed, ())
+    server.columns[1] = ("day", "Date", "DEFAULT", "toDate(n, 'UTC')")
+    with pytest.raises(AlteredError, match=r"CHS-233.*were altered .*: day\n"):
+        check_columns(server, fed, ())
 
 
 # --- looking for rows ------------------------------------------------------------------------------------------------
