@@ -22,8 +22,9 @@ VERSION: Final = "toUInt32OrZero(splitByChar('.', version())[1]) * 100 + toUInt3
 _IN_ZONE = "replaceOne(timezone(), 'Etc/', '')"
 _ZONE = f"if(engine = 'MaterializedView', '', {_IN_ZONE})"
 """What texts without an offset mean in a table.  A view is described without it: its digest is kept with ranges."""
-_TOKENS = f"if({VERSION} < 2606, '', 'unified') || if(partition_key = '', '', {_IN_ZONE})"
-"""A token is of one table partition, which may be that of a local day."""
+_KIND = f"if({VERSION} < 2606 OR NOT match(engine, '^(Replicated|Shared)'), '', 'unified')"
+_TOKENS = f"{_KIND} || if(partition_key = '', '', {_IN_ZONE})"
+"""A token is of one table partition, which may be that of a local day.  A plain table's server restarts if upgraded."""
 _ARE = (
     "SELECT 'is' AS kind, database, name, toString(uuid) AS id, engine, "
     f"hex(sipHash128({_WITHOUT_REPLICA}, {_DEPENDENTS})) || {_ZONE} AS digest, "

@@ -100,7 +100,7 @@ class Beginnings:
         busy = set(self._under_way())  # asked after the starts: who begins now cannot read what is gone
         committed, notes = group.committed(found), group.notes(found)
         gone = {tp for tp, at in committed.items() if at is None or (at < starts[tp] and tp not in busy)}
-        others = {(tp, notes[tp]) for tp in found if tp not in busy and notes[tp] != self._sharing.choice_of(tp)}
+        others = {(tp, notes[tp]) for tp in self.found - busy if notes[tp] != self._sharing.choice_of(tp)}
         gone |= {tp for tp, _ in others & self._others}
         new = [tp for tp in found if tp not in self.assigned or tp in gone or tp in self.unfenced]
         self._others = others - {(tp, notes[tp]) for tp in new}

@@ -291,7 +291,7 @@ def test_views_whose_tables_do_not_deduplicate(bench: Bench) -> None:
     assert [f["severity"] for f in found] == ["warning", "warning"]
     assert all("MODIFY SETTING non_replicated_deduplication_window" in f["fix"] for f in found)
     for finding in found:
-        bench.client.command(finding["fix"].partition("; then run ")[2].partition(";")[0])
+        bench.client.command(finding["fix"].partition("replica, run ")[2].partition(";")[0])
     assert bench.doctor().severities("CHS-208") == {"ok"}
 
 

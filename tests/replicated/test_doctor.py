@@ -325,5 +325,5 @@ def test_a_view_whose_table_forgets_sooner(bench: Bench) -> None:
     [found] = bench.doctor()
     assert (found["id"], found["severity"]) == ("CHS-208", "warning")
     assert "remembers 10000 blocks for 60 s, less than" in found["sentence"]
-    bench.everywhere(found["fix"].partition("; then run ")[2].partition(";")[0])
+    bench.everywhere(found["fix"].partition("replica, run ")[2].partition(";")[0])
     assert bench.doctor() == []
