@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 CAMPAIGNS = {
-    "tests.sim": (10683, 220_000),
+    "tests.sim": (7420000301, 220_000),
     "tests.mirror_sim": (5000, 200_000),
     "tests.replay_sim": (1, 100_000),
 }
