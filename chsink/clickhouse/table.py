@@ -128,27 +128,33 @@ def read_tables(client: Queries, names: Collection[TableName]) -> dict[TableName
     """Those of the tables that are there, by a few questions for all of them."""
     fills = filled_by_views(client, names)
     described = _describe(client, {*names, *(t for of in fills.values() for t in of.values())})
-    return {at: _feeding(client, described, at, fills[at]) for at in names if at in described}
+    keyed = {at for at, table in described.items() if table.partition_key}
+    views = {view for of in fills.values() if not keyed.isdisjoint(of.values()) for view in of}
+    selects = {TableName(*at): str(select) for *at, select in query_tables(client, views, "as_select")}
+    return {at: _feeding(described, at, fills[at], selects) for at in names if at in described}
 
 
 def _feeding(
-    client: Queries, described: Mapping[TableName, TargetTable], at: TableName, fills: Mapping[TableName, TableName]
+    described: Mapping[TableName, TargetTable],
+    at: TableName,
+    fills: Mapping[TableName, TableName],
+    selects: Mapping[TableName, str],
 ) -> TargetTable:
     feeds = _fed(described, {*fills.values()})
     to_these = (view for view, to in fills.items() if to in {each.at for each in feeds})
     views = tuple(sorted(to_these, key=lambda view: view.canonical))
     computing = described[at].partition_key
     if any(each.partition_key for each in feeds):
-        every = [asked for _, _, asked in query_tables(client, views, "as_select")]
-        stars = (quote_identifier(c.name) for each in feeds for c in each.columns if any("*" in text for text in every))
-        computing = " ".join([computing, *(each.partition_key for each in feeds), *every, *stars])
+        texts = [computing, *(each.partition_key for each in feeds), *(selects.get(view, "") for view in views)]
+        if any("*" in text for text in texts):  # `SELECT *` hands on what the filled tables have
+            texts += [quote_identifier(c.name) for each in feeds for c in each.columns]
+        computing = " ".join(texts)
         feeds = tuple(_computing(each, computing) for each in feeds)
     return replace(_computing(described[at], computing), feeds=feeds, views=views)
 
 
 def _computing(table: TargetTable, expressions: str) -> TargetTable:
-    partitioning = computed_in(expressions, table.columns, filled=())
-    return replace(table, computing=expressions, partitioning=partitioning)
+    return replace(table, computing=expressions, partitioning=computed_in(expressions, table.columns, filled=()))
 
 
 def _fed(described: Mapping[TableName, TargetTable], fills: Collection[TableName]) -> tuple[TargetTable, ...]:

@@ -693,9 +693,7 @@ WINDOW_TOO_SHORT = preflight(
     "{table} at {url} remembers a deduplication token for {window} s, but an insert and the margin take {needed} s",
     "stop the job. Either lower clickhouse.insert_timeout_s (if the job has run with the present value, first wait "
     "that long), and start the job. Or run on each replica ALTER TABLE {table} MODIFY SETTING "
-    "replicated_deduplication_window_seconds = {enough}; then, before you start the job, "
-    + RESOLVE_BEFORE_START
-    + ". Then start the job",
+    "replicated_deduplication_window_seconds = {enough}; then " + RESOLVE_BEFORE_START + ". Then start the job",
     ok="{table} at {url} remembers {blocks} blocks, for {window} s; an insert with all its retries takes up to "
     "{longest} s, and no insert of a range starts later than {latest} s after its announcement",
 )

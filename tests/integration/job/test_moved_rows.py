@@ -36,16 +36,19 @@ def test_a_default_in_the_partition_key_is_altered(
 
 
 FILLED = {
-    "own default": ("id, ts", "ts DateTime, day Date DEFAULT toDate(ts)", "filled", "DEFAULT"),
+    "own default": ("id, ts", "", "ts DateTime, day Date DEFAULT toDate(ts)", "day Date DEFAULT toDate(ts) + 1"),
     "own metadata": (
         "id, ts",
+        "",
         "ts DateTime, _kafka_timestamp DateTime DEFAULT ts, day Date DEFAULT toDate(_kafka_timestamp)",
-        "filled",
-        "_kafka_timestamp",
+        "_kafka_timestamp DateTime DEFAULT ts + 86400",
     ),
-    "column of the table": ("id, day", "day Date", "table", "MATERIALIZED"),
-    "alias of the table": ("id, day", "day Date", "table", "ALIAS"),
+    "column of the table": ("id, day", ", day Date MATERIALIZED toDate(ts)", "day Date", NEXT_DAY),
+    "alias of the table": ("id, day", ", day Date ALIAS toDate(ts)", "day Date", "day Date ALIAS toDate(ts) + 1"),
 }
+"""What the view selects, a further column of the table, those of the filled one, and the column as it is altered: the
+table's further one, or else one of the filled table.
+"""
 
 
 @pytest.mark.parametrize("case", FILLED)
@@ -53,20 +56,11 @@ def test_it_is_that_of_a_table_which_a_view_fills(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, case: str
 ) -> None:
     """⚑ The table dropped the piece as a duplicate, and the other one stored it again."""
-    selected, columns, where, kind = FILLED[case]
-    day = f"day Date {kind} toDate(ts)"
-    job = make_job(partitions=1, metadata="", columns=f"id UInt64, ts DateTime{f', {day}' if where == 'table' else ''}")
+    selected, further, columns, altered = FILLED[case]
+    job = make_job(partitions=1, metadata="", columns=f"id UInt64, ts DateTime{further}")
     table = job.tables[job.topic]
     filled = fill(job, table, selected, columns, ENGINE)
-    altered = {
-        "filled": "_kafka_timestamp DateTime DEFAULT ts + 86400"
-        if kind == "_kafka_timestamp"
-        else "day Date DEFAULT toDate(ts) + 1",
-        "table": f"{day} + 1",
-    }[where]
-    doubtful_after(
-        job, spark, failpoints, f"ALTER TABLE {filled if where == 'filled' else table} MODIFY COLUMN {altered}"
-    )
+    doubtful_after(job, spark, failpoints, f"ALTER TABLE {table if further else filled} MODIFY COLUMN {altered}")
     assert select(job.shards[0], f"SELECT count(), uniqExact(id) FROM {filled} FORMAT TSV").split() == ["10", "10"]
 
 
