@@ -9,7 +9,6 @@ HERE = Path(__file__).parent
 MATRIX = HERE.parent.parent / "docs" / "fault-matrix.md"
 OTHERS = {
     "test_matrix.py::test_the_matrix_names_every_test",
-    "test_simulator.py::test_a_long_campaign_breaks_nothing_and_reaches_everything",
     "test_soak.py::test_soak",
 }
 """Tests of this folder that are not about a fault."""

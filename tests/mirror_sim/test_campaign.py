@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 STEPS = 25_000
 KEPT = kept(Path(__file__).parent / "regressions.txt")
 REACHED = 60
-"""How many items this campaign must reach, of those that the one of ``make chaos`` must reach."""
+"""How many items this campaign must reach, of those that the one of ``make soak`` must reach."""
 
 
 def simulator(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:

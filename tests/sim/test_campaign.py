@@ -1,6 +1,6 @@
 """The simulator in CI: some hundred worlds, the kept seeds, and a check that one seed gives one run.
 
-``tests/chaos/test_simulator.py`` goes on until everything is reached.
+``test_long_campaigns.py`` goes on until everything is reached.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.job import Job
+from tests.support.job import Job, until
 
 START_LIMIT_S = 240.0
 POLL_S = 0.05
@@ -70,10 +70,9 @@ class Child:
     def await_that(self, what: str, is_so: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
         """Wait until ``is_so()``; AssertionError with the log's end if the job ends first or it takes too long."""
         deadline = time.monotonic() + limit_s
-        while not is_so():
+        for _ in until(is_so, POLL_S):
             assert self.running, f"ended with {self._popen.returncode} before {what}:\n{self.said[-3000:]}"
             assert time.monotonic() < deadline, f"no {what} within {limit_s} s:\n{self.said[-3000:]}"
-            time.sleep(POLL_S)
 
     def await_fired(self, name: str, times: int = 1) -> list[int]:
         """Wait until ``times`` processes have reached a failpoint; returns their pids."""

@@ -14,7 +14,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -318,12 +318,22 @@ def await_query(sink: Sink, start: Callable[[], Any]) -> None:
         raise
 
 
+def until(is_so: Callable[[], bool], pause_s: float) -> Iterator[None]:
+    """One turn each time that it is not so yet.  A pause is longer than the question, which takes the servers' time."""
+    while True:
+        asked = time.monotonic()
+        if is_so():
+            return
+        pause = max(pause_s, 3 * (time.monotonic() - asked))
+        yield
+        time.sleep(min(pause, 1))
+
+
 def eventually(what: str, is_so: Callable[[], bool], limit_s: float = 60) -> None:
     """Wait until ``is_so()``."""
     deadline = time.monotonic() + limit_s
-    while not is_so():
+    for _ in until(is_so, 0.1):
         assert time.monotonic() < deadline, f"no {what} within {limit_s} s"
-        time.sleep(0.1)
 
 
 def command(url: str, sql: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 
 
