@@ -27,6 +27,7 @@ def send(job: Job) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_broker_restarts(world: World, tmp_path: Path) -> None:
     """The job waits, and goes on by itself.  Its client kept the epochs of leaders from before, and ended with CHS-702."""
     with EmbeddedKafka(tmp_path / "1") as first, another_broker(tmp_path / "2", first) as second:

@@ -129,24 +129,32 @@ def sigterm(world: World, job: Job) -> None:
     world.tally.fired("SIGTERM in a batch")
 
 
-BLOWS = [
-    by_failpoint("driver.before_before", doubtful=False),
-    by_failpoint("driver.after_before", doubtful=True),
+FROM_OUTSIDE = [
     mid_body,
     lands_after_death,
-    worker_after_insert,
     worker_in_dead_letters,
     broker_in_dead_letters,
-    by_failpoint("driver.before_after", doubtful=True),  # what it leaves in doubt is settled by the next one
-    by_failpoint("driver.after_settle_inserts", doubtful=True),
-    before_spark_commits,
+    by_failpoint("driver.after_settle_inserts", doubtful=True),  # what the one before left in doubt is being settled
     sigterm,
+]
+AT_STEPS = [
+    by_failpoint("driver.before_before", doubtful=False),
+    by_failpoint("driver.after_before", doubtful=True),
+    worker_after_insert,
+    by_failpoint("driver.before_after", doubtful=True),
+    before_spark_commits,
 ]
 
 
-def test_chain_of_deaths_on_one_sink(world: World, tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "blows",
+    [pytest.param(FROM_OUTSIDE, id="from outside"), pytest.param(AT_STEPS, id="at steps", marks=pytest.mark.long)],
+)
+def test_chain_of_deaths_on_one_sink(
+    blows: list[Callable[[World, Job], None]], world: World, tmp_path: Path, spark: SparkSession
+) -> None:
     job = world.job(tmp_path, letters="topic")
-    for blow in BLOWS:
+    for blow in blows:
         send(job)
         blow(world, job)
         world.judge_not_wrong(job)

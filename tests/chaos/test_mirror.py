@@ -215,20 +215,23 @@ def control_topic_deleted(world: World, job: Job, lake: Lake) -> None:
     world.tally.fired("mirror: control topic deleted")
 
 
-BLOWS = [
-    at_step("worker.in_transaction", 5),
+MOST = [
     at_step("coordinator.between_tables", -signal.SIGKILL),
     broker_in_a_transaction,
-    catalog_away,
     at_random,
-    workers_at_random,
     control_topic_deleted,
 ]
+OF_WORKERS = [at_step("worker.in_transaction", 5), catalog_away, workers_at_random]
 
 
-def test_chain_of_deaths_with_a_mirror(world: World, tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "blows", [pytest.param(MOST, id="most"), pytest.param(OF_WORKERS, id="of workers", marks=pytest.mark.long)]
+)
+def test_chain_of_deaths_with_a_mirror(
+    blows: list[Callable[[World, Job, Lake], None]], world: World, tmp_path: Path, spark: SparkSession
+) -> None:
     job, lake = mirrored(world, tmp_path)
-    for blow in BLOWS:
+    for blow in blows:
         job.send(0, 25)
         job.send(1, 7)
         blow(world, job, lake)

@@ -137,6 +137,7 @@ def test_zookeeper_is_away(world: World, tmp_path: Path) -> None:
     world.judge(job)
 
 
+@pytest.mark.long
 def test_replica_stops_fetching(world: World, tmp_path: Path) -> None:
     """It lacks rows that landed through another replica while it was out of reach; then the job, new, asks it first, also
     about a range in doubt.

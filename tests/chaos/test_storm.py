@@ -12,7 +12,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,16 @@ def storm(_storm: Storm, world: World) -> Storm:
     return _storm
 
 
-@pytest.mark.parametrize("fault", list(HttpFault))
+LIKE_500 = (HttpFault.LATE_502, HttpFault.LATE_503, HttpFault.LATE_504)
+"""After the request was applied, as a gateway says it."""
+
+
+def marks(fault: HttpFault) -> Sequence[pytest.MarkDecorator]:
+    """One of those that are alike is enough for ``make chaos``."""
+    return [pytest.mark.long] if fault in LIKE_500 else []
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, marks=marks(fault)) for fault in HttpFault])
 def test_insert(storm: Storm, fault: HttpFault) -> None:
     before = storm.world.gates[0].sent(storm.job.topic)
     fired = storm.world.fault(fault, INSERT, times=2, delay_s=1)
@@ -109,7 +118,11 @@ def test_delay_beyond_the_deadline_of_a_send(storm: Storm) -> None:
 
 
 STATE_FAULTS = [
-    *(("BEFORE", fault) for fault in HttpFault if fault not in (HttpFault.DELAY, HttpFault.STATUS_429)),
+    *(
+        pytest.param("BEFORE", fault, marks=marks(fault))
+        for fault in HttpFault
+        if fault not in (HttpFault.DELAY, HttpFault.STATUS_429)
+    ),
     ("AFTER", HttpFault.DROP_REQUEST),
     ("AFTER", HttpFault.DROP_ANSWER),
 ]

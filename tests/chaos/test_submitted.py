@@ -21,6 +21,8 @@ from tests.support.job import Job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 OFTEN = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
 
 

@@ -24,7 +24,7 @@ def java_of(child: Child) -> int:
     return pid
 
 
-@pytest.mark.parametrize("blow", ["all", "java"])
+@pytest.mark.parametrize("blow", ["all", pytest.param("java", marks=pytest.mark.long)])
 def test_told_to_end_in_a_batch(blow: str, world: World, tmp_path: Path, spark: SparkSession) -> None:
     """SIGTERM to all of its processes, as supervisors do: exit 0, and the batch at hand is confirmed (to the driver
     alone: ``test_kills``).  Spark killed under it: exit 5, and the batch is settled by the next start.

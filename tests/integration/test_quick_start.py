@@ -24,6 +24,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         at("chsink dev down --delete")
 
 
+@pytest.mark.soak
 def test_the_quick_start_reaches_the_first_row(shell: Shell) -> None:
     follow(shell, shell.folder)
 

@@ -57,6 +57,7 @@ def test_spark_reads_what_was_committed(spark: SparkSession, kafka: EmbeddedKafk
     assert sorted((row.v, row.offset) for row in rows) == [("a", 0), ("b", 1)]
 
 
+@pytest.mark.soak
 def test_python_workers_find_the_package_and_the_tests(spark: SparkSession) -> None:
     def where(_: int) -> str:
         import chsink

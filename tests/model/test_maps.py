@@ -15,12 +15,13 @@ from tests.model.maps import BACK, COMING, TURNING, Broken, Rules, World, explor
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("world", "floor"),
     [
         (TURNING, 10_000),
-        pytest.param(COMING, 10_000, marks=pytest.mark.soak),
-        pytest.param(BACK, 10_000, marks=pytest.mark.soak),
+        (COMING, 10_000),
+        (BACK, 10_000),
     ],
 )
 def test_each_record_is_where_one_map_wants_it_and_a_refusal_has_a_way_out(world: World, floor: int) -> None:

@@ -170,7 +170,8 @@ def with_keeper(bench: Bench, act: Callable[[KazooClient], object]) -> None:
         keeper.close()
 
 
-@pytest.mark.parametrize("table", ["t", *(pytest.param(table, marks=pytest.mark.soak) for table in ("dead", "filled"))])
+@pytest.mark.soak
+@pytest.mark.parametrize("table", ["t", "dead", "filled"])
 def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     """Of the target, the table of dead letters, and the table that a view fills."""
     at, second = f"{bench.database}.{table}", bench.urls[1]
@@ -234,6 +235,7 @@ def test_a_view_that_only_one_replica_has(bench: Bench) -> None:
     assert bench.doctor() == []
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("REPLICA_ZONES")
 def test_replicas_in_two_time_zones(
     tmp_path: Path, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch, bench: Bench

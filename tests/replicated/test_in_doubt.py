@@ -10,9 +10,6 @@ from tests.integration.client.test_altered_tables import name, test_a_window_tha
 from tests.integration.exits.conftest import doubtful
 from tests.integration.exits.test_exits import half, test_the_pipeline_changed
 from tests.integration.exits.test_refusals import test_a_table_that_forgot_all_tokens
-from tests.integration.job.test_lost_and_odd import (
-    test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records,
-)
 
 pytestmark = pytest.mark.slow
 __all__ = [
@@ -21,6 +18,5 @@ __all__ = [
     "name",
     "test_a_table_that_forgot_all_tokens",
     "test_a_window_that_was_lowered",
-    "test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records",
     "test_the_pipeline_changed",
 ]

@@ -24,6 +24,7 @@ from tests.integration.job.test_fan_out import test_each_table_has_its_records_w
 from tests.integration.job.test_lost_and_odd import (
     test_a_topic_recreated_between_before_and_the_read,
     test_answer_lost,
+    test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records,
     test_markers_and_aborted_records_in_a_doubtful_range,
     test_older_driver_is_fenced_and_names_the_owner,
     test_settles_through_the_users_transform,
@@ -71,6 +72,7 @@ __all__ = [
     "test_dead_letters_are_delivered_once",
     "test_each_table_has_its_records_whatever_ends_the_job",
     "test_forgotten_tokens_are_looked_for",
+    "test_lost_checkpoint_other_batch_size_and_a_doubtful_partition_without_new_records",
     "test_markers_and_aborted_records_in_a_doubtful_range",
     "test_negative_control_without_tokens_records_are_doubled",
     "test_offsets_rewound",

@@ -59,6 +59,7 @@ def test_an_altered_table_is_the_same_with_another_definition(clients: list[Clic
     assert before.identity == after.identity and before.definition != after.definition
 
 
+@pytest.mark.soak
 def test_a_server_with_another_time_zone_describes_its_tables_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ def test_log_shrank(make_job: MakeJob, spark: SparkSession) -> None:
     assert not job.in_doubt()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PLAN_BEYOND_LOG")
 def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)
@@ -139,7 +140,8 @@ def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
 
 
 @pytest.mark.exit_of("TOPIC_RECREATED")
-@pytest.mark.parametrize("gone", [pytest.param(0, marks=pytest.mark.soak), 5])
+@pytest.mark.soak
+@pytest.mark.parametrize("gone", [0, 5])
 def test_topic_recreated(make_job: MakeJob, spark: SparkSession, services: Stack, gone: int) -> None:
     """With a new checkpoint; where Kafka no longer holds its first records, after a reset."""
     job = make_job(partitions=1)
@@ -305,7 +307,8 @@ def test_the_topic_of_a_range_was_recreated(half: Job, spark: SparkSession, serv
     assert sorted(o for _, o, *_ in (Counter(half.landed()) - before).elements()) == list(range(7))
 
 
-@pytest.mark.parametrize(("landed", "goes_back"), [pytest.param(False, False, marks=pytest.mark.soak), (True, True)])
+@pytest.mark.soak
+@pytest.mark.parametrize(("landed", "goes_back"), [(False, False), (True, True)])
 def test_a_programs_filter_changed(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, landed: bool, goes_back: bool
 ) -> None:
@@ -413,6 +416,7 @@ def test_a_piece_is_there_in_part(make_job: MakeJob, spark: SparkSession, failpo
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("PIECE_DROPPED")
 def test_rows_of_a_range_in_doubt_are_deleted(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ As ``--resend`` names them; then the job is started, before ``--resend`` has succeeded.  Nothing else happened, so
@@ -527,7 +531,7 @@ def test_a_value_does_not_fit(make_job: MakeJob, spark: SparkSession) -> None:
 
 @pytest.mark.exit_of("CHUNK_TOO_LARGE")
 @pytest.mark.parametrize(
-    ("resent", "window"), [(False, 1000), pytest.param(True, 1000, marks=pytest.mark.soak), (True, 3)]
+    ("resent", "window"), [(False, 1000), *(pytest.param(True, window, marks=pytest.mark.soak) for window in (1000, 3))]
 )
 def test_a_chunk_is_too_large(make_job: MakeJob, spark: SparkSession, resent: bool, window: int) -> None:
     """A range that a resend cuts into smaller chunks, also where the table remembers one chunk of a round and no more;

@@ -83,7 +83,8 @@ def test_where_nothing_shows_it_the_command_says_that_it_cannot_check_it(make_jo
     assert CANNOT_CHECK in plan_of(job)
 
 
-@pytest.mark.parametrize("kind", ["DateTime64(3)", pytest.param("Nullable(DateTime64(9))", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["DateTime64(3)", "Nullable(DateTime64(9))"])
 def test_rows_of_the_earlier_topic_are_no_rows_of_the_new_one(
     make_job: MakeJob, services: Stack, spark: SparkSession, kind: str
 ) -> None:

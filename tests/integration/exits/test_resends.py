@@ -214,7 +214,8 @@ def test_records_that_only_the_tables_hold(
 
 @pytest.mark.exit_of("RESEND_WOULD_DOUBLE")
 @pytest.mark.exit_of("RESEND_MAY_DOUBLE")
-@pytest.mark.parametrize("older_end", [0, pytest.param(25, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("older_end", [0, 25])
 def test_nothing_is_deleted_where_all_rows_are_there(doubtful: Job, spark: SparkSession, older_end: int) -> None:
     edit(doubtful, life={"incarnation": 1, "older_end": older_end})
     insert(doubtful, 0, range(10, 25))

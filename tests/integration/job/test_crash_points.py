@@ -21,8 +21,8 @@ STEPS = {
     "driver.before_after": "fail",
     "driver.after_after": "fail",
 }
-ALIKE = {"task.after_chunks"}
-"""A restart finds what it finds after a crash before AFTER."""
+ALIKE = {"driver.before_before", "task.before_insert", "task.after_chunks", "driver.after_after"}
+"""A restart finds what it finds after another step of these, or nothing in doubt."""
 DOUBTFUL = [step for step in STEPS if step not in ("driver.before_before", "driver.after_after")]
 
 

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.unit.config.conftest import LEAST
+
+pytestmark = pytest.mark.soak
 
 JOB = f"""{LEAST}
 [spark]

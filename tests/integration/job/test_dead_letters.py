@@ -130,6 +130,7 @@ def resend(job: Job, error: HaltError, table: str, keeps: Mapping[str, Any]) -> 
     assert run(job, *again, "--yes", *flags(keeps)).exit_code == 0
 
 
+@pytest.mark.soak
 def test_another_first_endpoint(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ ``ON CLUSTER`` gives the tables of all servers one UUID: a range in doubt left its dead letters on both."""
     job = make_job(partitions=1, shards=2, shard_key=["id"])

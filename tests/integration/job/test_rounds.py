@@ -40,7 +40,7 @@ def test_a_batch_larger_than_the_window_lands_in_rounds(
     assert {p: (phase, end) for p, (phase, _, end) in job.phases().items()} == {0: ("AFTER", 100), 1: ("AFTER", 55)}
 
 
-@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("lowered", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_window_that_is_raised_while_a_range_is_in_doubt(
     lowered: bool, make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:

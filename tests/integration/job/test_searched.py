@@ -62,7 +62,7 @@ def test_limits_of_the_profile_stop_nobody(
         assert job.in_doubt() == set()
 
 
-@pytest.mark.parametrize("made", ["by hand", "by evolution"])
+@pytest.mark.parametrize("made", ["by hand", pytest.param("by evolution", marks=pytest.mark.soak)])
 def test_a_column_may_have_the_name_of_a_virtual_one(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, made: str
 ) -> None:

@@ -124,7 +124,7 @@ def test_the_sharding_changes_while_a_range_is_in_doubt(
     on_its_shard(job, job.topic, "sipHash64(text, id)", "_kafka_offset >= 60")
 
 
-@pytest.mark.parametrize("restored", [True, False])
+@pytest.mark.parametrize("restored", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_named_shard_moves_while_a_range_is_in_doubt(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, restored: bool
 ) -> None:
@@ -174,9 +174,8 @@ def as_they_were(error: ChsinkError) -> list[tuple[str, str]]:
 
 
 @pytest.mark.exit_of("SHARD_NAMES_CHANGED")
-@pytest.mark.parametrize(
-    "moved", [False, pytest.param("--landed", marks=pytest.mark.soak), pytest.param("--resend", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("moved", [False, "--landed", "--resend"])
 def test_a_shard_has_moved_and_another_one_has_its_server(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, moved: bool | str
 ) -> None:
@@ -244,6 +243,7 @@ def test_rows_of_a_range_in_doubt_were_copied_to_a_new_shard(
     assert len(job.landed()) == 20 and job.verdict().exactly_once
 
 
+@pytest.mark.soak
 def test_a_removed_shard_keeps_its_rows(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ doctor took the one shard that was left for another table, and asked for copies of rows that are there."""
     job = make_job(partitions=1, shards=2, shard_key=["id"])

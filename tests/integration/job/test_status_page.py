@@ -123,6 +123,7 @@ def test_a_range_that_nobody_can_settle_is_named_before_the_start(make_job: Make
     assert status["halts"] == [{"id": problem["id"], "message": problem["message"], "fix": as_typed(problem["fix"])}]
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_recreated_with_fewer_records(make_job: MakeJob, spark: SparkSession, services: Stack) -> None:
     """⚑ the page said that all had landed, and the status a lag of 0: none of the new records could land."""
     job = make_job(partitions=1)

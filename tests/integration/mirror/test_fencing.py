@@ -75,6 +75,7 @@ def of(bench: Bench, partition: int) -> int:
     return sum(count for (p, _, _), count in bench.landed().items() if p == partition)
 
 
+@pytest.mark.soak
 def test_one_topic_partition_waits(bench: BenchBehindProxy) -> None:
     """⚑ A new partition, and one that was there: what the other one hands over is committed, and then theirs."""
     proxy = bench.kafka.proxy

@@ -90,6 +90,7 @@ def test_a_signal_commits_what_was_handed_over(make_job: MakeJob, spark: SparkSe
     assert len(job.mirrored()) == 10
 
 
+@pytest.mark.soak
 def test_the_mirrors_own_trigger(make_job: MakeJob, spark: SparkSession) -> None:
     """The first batch is handed over at once; what comes later waits in Kafka for the next one, for an hour.  A signal
     ends the mirror meanwhile, and the next start goes on from there.
