@@ -622,6 +622,7 @@ def test_a_restored_old_backup_and_the_command_that_the_start_names(
     assert "nothing to recover" in recover(job, "--replace").stdout
 
 
+@pytest.mark.soak
 def test_state_and_checkpoint_are_gone(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """Rows of the topic without state: refused, until the state is rebuilt."""
     job = make_job(partitions=1)

@@ -52,6 +52,7 @@ def test_without_the_defect_its_seed_is_green(defect: Defect) -> None:
     assert run_seed(defect.seed, defect.often, defect.of) == (None, f"seed {defect.seed}")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted({d.world for d in DEFECTS if d.world is not None}))
 def test_without_a_defect_the_world_is_green(name: str) -> None:
     """As far as a defect is found; :mod:`tests.model.test_model` explores it whole."""

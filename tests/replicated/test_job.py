@@ -76,7 +76,8 @@ def test_an_insert_waits_for_its_quorum(make_job: MakeJob, spark: SparkSession) 
     job.check()
 
 
-@pytest.mark.parametrize("cluster", [CLUSTER, pytest.param(None, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("cluster", [CLUSTER, None])
 def test_a_new_table_and_new_columns_on_all_replicas(
     cluster: str | None, make_job: MakeJob, spark: SparkSession
 ) -> None:

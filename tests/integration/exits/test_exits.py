@@ -382,6 +382,7 @@ def test_a_layout_is_not_stored(half: Job, spark: SparkSession) -> None:
     half.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("NOT_ROUTED")
 def test_a_route_is_gone(half: Job, spark: SparkSession) -> None:
     """One range by its command, the other by the route's return."""

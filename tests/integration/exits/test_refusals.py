@@ -50,6 +50,7 @@ def test_a_sink_without_state(doubtful: Job) -> None:
     done(resolve(doubtful, "--landed"))
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("SENDERS_MAY_LIVE")
 @pytest.mark.exit_of("RESEND_NOT_ROUTED")
 def test_resend_without_a_route_and_without_a_word_on_senders(doubtful: Job, spark: SparkSession) -> None:
@@ -221,6 +222,7 @@ def test_rows_that_came_after_they_were_counted(doubtful: Job) -> None:
     assert not doubtful.in_doubt()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("RECORDED_MEANWHILE")
 def test_state_that_was_recorded_after_the_survey(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)

@@ -90,6 +90,7 @@ def test_int_hash_shards_with_state_in_memory_which_says_what_it_cannot_do(
     assert not job.status()["partitions"], "nothing of it outlives the job"
 
 
+@pytest.mark.soak
 def test_the_records_key_chooses_the_shard_of_a_table_without_it(make_job: MakeJob, spark: SparkSession) -> None:
     settings = {"clickhouse.hash_function": "cityHash64", "clickhouse.chunk_offsets": 20}
     job = make_job(partitions=1, shards=3, weights=WEIGHTS, shard_key=["_kafka_key"], settings=settings)

@@ -166,6 +166,7 @@ def test_a_table_that_is_added_later(make_bench: MakeBench, monkeypatch: pytest.
     assert asked(bench)["backfills"] == []
 
 
+@pytest.mark.soak
 def test_a_record_that_does_not_fit_holds_up_its_backfill_only(make_bench: MakeBench) -> None:
     """⚑ It halted the whole mirror at every start, and nothing took the request back."""
     times = Schema(*(f if f.name != "name" else NestedField(2, "name", TimestampType()) for f in SCHEMA.fields))

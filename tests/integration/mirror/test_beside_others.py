@@ -98,6 +98,7 @@ def test_the_mirror_lands_more_while_the_question_is_shown(make_bench: MakeBench
     assert bench.landed() == bench.sent()
 
 
+@pytest.mark.soak
 def test_skip_keeps_the_files_that_wait(make_bench: MakeBench) -> None:
     """⚑ Kafka no longer held their records, so ``--skip`` went on behind them, without a word."""
     bench = make_bench()

@@ -141,6 +141,7 @@ def test_a_newer_driver_ends_the_older_one(make_bench: MakeBench) -> None:
         assert owner(bench).epoch == 2, "the older one has not fenced the newer one"
 
 
+@pytest.mark.soak
 def test_a_claim_that_expired_is_written_again(make_bench: MakeBench) -> None:
     """⚑ Kafka forgets it a week after the start: status said that the mirror has not run yet, and that nothing waits."""
     bench = make_bench()
@@ -231,6 +232,7 @@ def test_the_end_waits_for_units_that_no_group_speaks_of(make_bench: MakeBench) 
     assert same(bench)
 
 
+@pytest.mark.soak
 def test_the_end_waits_for_what_lies_below_a_unit(make_bench: MakeBench) -> None:
     """⚑ Besides the groups, an event was lost: the unit behind it shows that its range was handed over."""
     bench = make_bench()

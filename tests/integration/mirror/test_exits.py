@@ -363,6 +363,7 @@ def test_the_rest_lands_before_a_halt_about_deleted_files(make_bench: MakeBench)
     assert bench.landed() == {(1, 0, 2): 1}
 
 
+@pytest.mark.soak
 def test_files_of_a_backfill_that_were_deleted(make_bench: MakeBench) -> None:
     """⚑ Kafka no longer held its first record: every start halted, and no command helped."""
     bench = make_bench()
@@ -487,6 +488,7 @@ def test_a_halt_is_seen_behind_a_topic_that_was_made_again(make_bench: MakeBench
     halted(bench, halts.MIRROR_RECORDS_GONE, bench.coordinator)
 
 
+@pytest.mark.soak
 def test_a_decision_whose_answer_was_lost(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ It was stored, the command said that it did nothing, and the group did not move."""
     bench = make_bench()
@@ -564,6 +566,7 @@ def test_a_log_that_lost_records(make_bench: MakeBench) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_what_waits_for_other_partitions_outlives_a_decision(make_bench: MakeBench) -> None:
     """⚑ The events of a log that lost records are passed, and all others were passed with them: Kafka holds their records
     no longer.
@@ -600,6 +603,7 @@ def decided_to_forget(bench: Bench) -> MirrorDecision:
     return decision
 
 
+@pytest.mark.soak
 def test_what_was_forgotten_does_not_come_back_without_groups(make_bench: MakeBench) -> None:
     """⚑ Records that Kafka lost, and had been handed over, landed with the new ones: by a table that was not named, and
     by one that stored nothing of the control topic.
@@ -631,6 +635,7 @@ def test_a_damaged_table_beside_one_that_is_decided(make_bench: MakeBench) -> No
     exactly_once(bench)
 
 
+@pytest.mark.soak
 def test_other_tables_pass_what_is_forgotten_in_a_later_attempt(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

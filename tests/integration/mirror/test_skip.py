@@ -228,6 +228,7 @@ def skip(mirror: OpenMirror, tables: Sequence[str]) -> dict[str, object]:
     return {change.table: change.as_dict()["continues_at"] for change in decision.changes}
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_SHARED_APART")
 def test_tables_that_share_a_topic_lost_their_chains(make_bench: MakeBench) -> None:
     """⚑ Each continued behind its own rows, and the next start halted (CHS-352)."""

@@ -140,6 +140,7 @@ def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSes
     same(bench)
 
 
+@pytest.mark.soak
 def test_a_bad_value_halts_the_query(make_bench: MakeBench, spark: SparkSession, tmp_path: Path) -> None:
     bench = make_bench()
     query = Query(bench, spark, tmp_path / "checkpoint")

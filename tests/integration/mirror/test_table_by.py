@@ -122,6 +122,7 @@ def begun(bench: Bench, tables: Mapping[str, str], kinds: str) -> None:
             break
 
 
+@pytest.mark.soak
 def test_the_first_table_of_a_map_leaves_it_while_records_wait_for_one_that_records_named(
     make_bench: MakeBench,
 ) -> None:
@@ -262,12 +263,13 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
 
 
 @pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("named", "verdict"),
     [
         (True, TableVerdict.REREAD),
-        pytest.param(True, TableVerdict.SKIP, marks=pytest.mark.soak),
-        pytest.param(False, TableVerdict.REREAD, marks=pytest.mark.soak),
+        (True, TableVerdict.SKIP),
+        (False, TableVerdict.REREAD),
     ],
 )
 def test_a_table_that_was_created_again(make_bench: MakeBench, verdict: TableVerdict, *, named: bool) -> None:

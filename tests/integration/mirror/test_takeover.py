@@ -283,7 +283,8 @@ def test_rows_from_before_the_connector(make_bench: MakeBench) -> None:
     assert bench.landed() - bench.sent() == {(None, None, 99): 1} and not bench.sent() - bench.landed()
 
 
-@pytest.mark.parametrize("beside", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("beside", [True, False])
 def test_a_topic_that_was_left_out_and_is_routed_later(make_bench: MakeBench, beside: bool) -> None:
     """⚑ The connector's group was gone by then: all that Kafka held of the topic landed again.  ``beside``: beside the
     first one; ⚑ the connector's offset of that was asked for, too, although the mirror had long continued it.
