@@ -144,6 +144,7 @@ class RestLake(Lake):
                 with suppress(CommitFailedException):
                     there.append(pa.table(row, schema=there.schema().as_arrow()))
                     made.append(1)
+                done.wait(0.2)
 
         thread = Thread(target=append)
         thread.start()

@@ -14,6 +14,8 @@ from tests.support.child import Child
 from tests.support.cluster import SETTINGS, cluster, send_until
 from tests.support.job import Job
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(world: World, tmp_path: Path) -> Job:

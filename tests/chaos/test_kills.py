@@ -132,8 +132,8 @@ def sigterm(world: World, job: Job) -> None:
 FROM_OUTSIDE = [
     mid_body,
     lands_after_death,
-    worker_in_dead_letters,
     broker_in_dead_letters,
+    worker_in_dead_letters,
     by_failpoint("driver.after_settle_inserts", doubtful=True),  # what the one before left in doubt is being settled
     sigterm,
 ]

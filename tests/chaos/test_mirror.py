@@ -26,6 +26,8 @@ from tests.support.kafka import end_offset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 CHANCE = random.Random(int(os.environ.get("SEED", "0")) or None)
 LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds", "mirror.timeout_s": 10}
 ENDED = (0, 5)

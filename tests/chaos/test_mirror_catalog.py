@@ -21,6 +21,8 @@ from tests.support.iceberg_rest import CatalogGate, IcebergRest
 from tests.support.job import Job
 from tests.support.s3 import S3Server
 
+pytestmark = pytest.mark.slow
+
 LIVING = {"trigger.mode": "processing_time", "trigger.interval": "200 milliseconds"}
 COMMIT = "add-snapshot"
 """Part of every commit that has files."""

@@ -19,6 +19,8 @@ from tests.support.child import Child
 from tests.support.job import Job, command, select
 from tests.support.replicas.engine import why_not
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "trigger.mode": "processing_time",
     "trigger.interval": "200 milliseconds",

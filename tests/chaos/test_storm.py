@@ -29,6 +29,8 @@ from tests.support.proxies import HttpFault, TcpFault
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "trigger.mode": "processing_time",
     "trigger.interval": "200 milliseconds",

@@ -211,7 +211,7 @@ class SimCatalog:
         try:
             self._apply(name, required, updates)
             self.hub.counts["outcome late commit applied"] += 1
-        except (CommitFailedException, NoSuchTableError):
+        except (CommitFailedException, NoSuchTableError, ValueError):
             self.hub.counts["outcome late commit refused"] += 1
 
     def _apply(self, name: str, required: Sequence[Any], updates: Sequence[Any]) -> None:
@@ -229,6 +229,8 @@ class SimCatalog:
                 self.snapshots.add(snap.snapshot_id)
             elif isinstance(update, SetSnapshotRefUpdate):
                 mine, at = update.ref_name == self.branch, update.snapshot_id
+                if at not in after.snaps:
+                    raise ValueError(f"Cannot set {update.ref_name} to unknown snapshot {at}")
                 after = replace(after, head=at) if mine else replace(after, main=at)
             elif isinstance(update, SetPropertiesUpdate):
                 after = replace(after, properties={**after.properties, **update.updates})
