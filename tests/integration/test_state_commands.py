@@ -762,6 +762,7 @@ def test_a_good_record_is_missed_where_others_are_skipped(landed: Job) -> None:
     assert shown(landed, 1)["end"] == 30
 
 
+@pytest.mark.soak
 def test_rows_that_a_delete_is_about_to_remove_prove_nothing(
     make_job: MakeJob,  # noqa: F811
     spark: SparkSession,

@@ -1,6 +1,6 @@
 """The mirror's simulator in CI: a campaign, and a check that one seed gives one run.
 
-``tests/chaos/test_simulator.py`` runs twenty times as many steps, which must reach everything.
+``tests/sim/test_long_campaigns.py`` runs eight times as many steps, which must reach everything.
 """
 
 from __future__ import annotations

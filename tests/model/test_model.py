@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 FLOOR = 500_000
 """States of all worlds together, no fewer."""
-FIRST = 5_000
+FIRST = 3_000
 """Of a world, in ``make test``."""
 BY_NAME = {world.name: world for world in WORLDS}
 

@@ -222,6 +222,7 @@ def test_what_is_wrong_with_a_replica(bench: Bench, table: str) -> None:
     eventually("a replica that takes inserts", lambda: bench.doctor() == [])
 
 
+@pytest.mark.soak
 def test_a_view_that_only_one_replica_has(bench: Bench) -> None:
     """⚑ Replicas do not share views: what was inserted through the other one never reached the view's table."""
     at, view = f"{bench.database}.t", f"{bench.database}.v"
@@ -277,6 +278,7 @@ def test_no_quorum(bench: Bench) -> None:
     assert {one["severity"] for one in found} == {"error"}
 
 
+@pytest.mark.soak
 def test_how_long_a_table_remembers_tokens(bench: Bench) -> None:
     both = [f"{bench.database}.{name}" for name in ("t", "dead")]
     for override, severity in (("retry_for_s=4000", "warning"), ("insert_timeout_s=3600", "error")):

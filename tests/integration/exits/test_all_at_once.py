@@ -38,6 +38,7 @@ def doubtful(make_job: MakeJob) -> Job:
     return job
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("FOREIGN_ROWS")
 def test_one_start_settles_what_it_can_and_names_all_others(doubtful: Job, spark: SparkSession) -> None:
     """⚑ one partition that needs a person must not hold up the others, nor hide the next one that does."""

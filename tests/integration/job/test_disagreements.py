@@ -30,6 +30,7 @@ def halts(id: str, job: Job, spark: SparkSession) -> ChsinkError:
     return halted.value
 
 
+@pytest.mark.soak
 def test_state_lost_beside_a_checkpoint_that_has_history(make_job: MakeJob, spark: SparkSession) -> None:
     """All rows of the sink are deleted from KeeperMap: halt.  Restored, the job goes on."""
     job = make_job(partitions=1)

@@ -146,6 +146,7 @@ def test_names_that_json_writes_with_escapes(make_job: MakeJob, spark: SparkSess
     assert all([str(v) for v in row[1:]] == ["1", "two"] for row in rows if row[0] != 2)
 
 
+@pytest.mark.soak
 def test_a_new_table_has_columns_for_times(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ A later value that does not fit is a bad value: never another day or another moment."""
     job = make_job(partitions=1, table=False, settings={"schema.auto_create": True, "errors.on_bad_value": "skip"})

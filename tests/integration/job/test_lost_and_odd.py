@@ -108,7 +108,7 @@ def test_topic_deleted_and_made_anew(make_job: MakeJob, spark: SparkSession, ser
     assert not job.verdict().lost
 
 
-@pytest.mark.parametrize("match", ["INSERT INTO `job`.`t_", "ALTER TABLE"])
+@pytest.mark.parametrize("match", ["INSERT INTO `job`.`t_", pytest.param("ALTER TABLE", marks=pytest.mark.soak)])
 def test_answer_lost(match: str, make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=2)
     with HttpProxy(job.shards[0]) as proxy:

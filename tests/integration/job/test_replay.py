@@ -377,6 +377,7 @@ def test_a_person_decides_where_nothing_can_be_known(
     assert kept.job.verdict(rows_of=rows_of).exactly_once
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("REPLAY_MARKS_DROPPED")
 def test_marks_whose_token_alone_is_remembered(make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Found by the simulator (replays, seed 94000000): the rows were there, and every command ended with CHS-333."""
@@ -413,7 +414,8 @@ def test_some_of_the_marks_of_a_list(make_kept: Callable[..., Kept], monkeypatch
     kept.check()
 
 
-@pytest.mark.parametrize("kind", [Kept, pytest.param(KeptInTopic, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [Kept, KeptInTopic])
 def test_rows_that_somebody_deleted_behind_their_marks(
     make_kept: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, kind: type[Kept]
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_driver_without_a_coordinator(make_bench: MakeBench, monkeypatch: pyte
         each.close()
 
 
+@pytest.mark.soak
 def test_an_offset_that_a_person_set(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Nothing told any more by which ``table_by`` records were divided: no driver started beside this coordinator.  One
     that another has replaced stores nothing.

@@ -131,6 +131,7 @@ def test_the_columns_of_the_clickhouse_table(make_job: Callable[..., Mirrored], 
     job.check_both()
 
 
+@pytest.mark.soak
 def test_a_table_that_was_dropped_is_not_created_again(make_job: Callable[..., Mirrored], spark: SparkSession) -> None:
     """R-10: a person decides what it should hold."""
     job = make_job()

@@ -88,6 +88,7 @@ def test_valid_through_is_the_least_of_the_largest_times(make_bench: MakeBench) 
     assert [e.valid_through and round(e.valid_through.timestamp() * 1000) for e in told] == [min(newest)] * 2
 
 
+@pytest.mark.soak
 def test_valid_through_is_no_promise_where_timestamps_go_back(make_bench: MakeBench) -> None:
     """V-3: the table "holds all records up to 12:00", and then one of 11:00 comes.  The time goes back with it."""
     bench = make_bench()

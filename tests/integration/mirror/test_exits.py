@@ -166,9 +166,8 @@ def follow_refusal(bench: Bench, words: Sequence[str], choice: str) -> None:
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize(
-    "damage", ["unreadable", *(pytest.param(damage, marks=pytest.mark.soak) for damage in ("older", "origin"))]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("damage", ["unreadable", "older", "origin"])
 @pytest.mark.exit_of("MIRROR_CHAIN_DAMAGED")
 def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     bench = make_bench()
@@ -190,6 +189,7 @@ def test_a_chain_that_was_changed(make_bench: MakeBench, damage: str) -> None:
     exactly_once(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
 def test_a_second_table_for_a_topic(make_bench: MakeBench, choice: TableVerdict) -> None:
@@ -321,6 +321,7 @@ def deleted(bench: Bench, report: WorkerReport) -> None:
             Path(file.file_path.removeprefix("file://")).unlink()
 
 
+@pytest.mark.soak
 def test_files_that_were_deleted_before_they_were_committed(make_bench: MakeBench) -> None:
     """⚑ A snapshot would refer to files that are gone.  Kafka still holds the records: they are written again."""
     bench = make_bench(tables=("orders", "archive"))

@@ -36,6 +36,7 @@ def found_by_id(bench: Bench, ids: range) -> dict[int, int]:
     return {n: now.scan(row_filter=Equal("id", n)).to_arrow().num_rows for n in ids}
 
 
+@pytest.mark.soak
 def test_files_of_several_specs_are_in_one_commit(make_bench: MakeBench) -> None:
     """\u2691 K-7: each file is in a manifest of its own spec.  In one of the default spec, a filter would not find it."""
     bench = make_bench()

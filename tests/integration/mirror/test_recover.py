@@ -208,6 +208,7 @@ def test_a_table_that_is_rolled_back_afterwards(make_bench: MakeBench, how: str)
     assert sorted(n for _, _, n in bench.landed()) == [1, 2, 4]
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_ROWS_LACK")
 def test_a_row_that_was_deleted(make_bench: MakeBench) -> None:
     """P-4.  ⚑ It may as well be a record that was lost."""
@@ -317,6 +318,7 @@ def test_rows_that_are_older_than_the_columns(make_bench: MakeBench) -> None:
     assert sorted(rows["id"].to_pylist()) == [1, 2, 11, 12, 13]
 
 
+@pytest.mark.soak
 def test_the_group_is_ahead_of_tables_that_share_a_topic(make_bench: MakeBench) -> None:
     """⚑ What was handed over and had not landed yet is divided as before; the start halted (CHS-352)."""
     bench, map_ = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}

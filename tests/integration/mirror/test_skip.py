@@ -30,6 +30,7 @@ from tests.support.job import eventually
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
     """⚑ What was handed over of a partition without a row, and had not landed yet, was given up without a word."""
     bench = make_bench(partitions=3)

@@ -461,8 +461,9 @@ def test_a_table_whose_commit_takes_long_holds_up_no_other(
     assert bench.snapshots("a") == 2
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_GIVEN_UP")
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("again", [False, True])
 def test_what_waited_for_a_table_that_was_dropped_is_said(make_bench: MakeBench, *, again: bool) -> None:
     """⚑ The map names it no more: its share of what was handed over was given up without a word."""
     bench, old, new = make_bench(tables=("a", "b")), {"x": "a", "y": "b"}, {"x": "a"}

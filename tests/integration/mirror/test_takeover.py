@@ -323,7 +323,8 @@ def named_as(said: str, sink: ConnectSink, *tables: str, found: str = "found: no
     return [*tables, *(own.get(word, word) for word in words[3:])]
 
 
-@pytest.mark.parametrize("expired", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("expired", [False, True])
 def test_files_that_a_coordinator_passed_over(make_bench: MakeBench, expired: bool) -> None:
     """⚑ A coordinator whose group has no offset begins at the end of its topic: the connector never commits these files.
     The table's snapshots show that nobody did, unless one has expired.
@@ -563,8 +564,9 @@ def test_a_group_whose_offsets_expired(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_SET_BACK")
-@pytest.mark.parametrize("way_out", ["set it", pytest.param("trust it", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("way_out", ["set it", "trust it"])
 def test_a_group_that_was_set_back(make_bench: MakeBench, way_out: str) -> None:
     bench = make_bench()
     sink = ConnectSink(bench)

@@ -69,6 +69,7 @@ def test_a_transaction_that_hangs_is_named_and_holds_nothing_up_once_it_is_abort
     assert bench.landed() == bench.sent()
 
 
+@pytest.mark.soak
 def test_a_transaction_that_hangs_is_named_at_a_start_that_commits_first(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
