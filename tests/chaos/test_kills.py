@@ -130,12 +130,12 @@ def sigterm(world: World, job: Job) -> None:
 
 
 FROM_OUTSIDE = [
+    sigterm,  # first: a job that settles when it comes does not finish its batch
     mid_body,
     lands_after_death,
     broker_in_dead_letters,
     worker_in_dead_letters,
     by_failpoint("driver.after_settle_inserts", doubtful=True),  # what the one before left in doubt is being settled
-    sigterm,
 ]
 AT_STEPS = [
     by_failpoint("driver.before_before", doubtful=False),
