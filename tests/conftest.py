@@ -35,7 +35,7 @@ LOGGERS = ("", "chsink", "chsink.librdkafka", "kazoo", "urllib3", "py4j")
 
 # How long an example takes depends on what else the machine does: it is no failure.
 # The number of examples is a share of a hundred: see tests/support/examples.py.
-for profile, share in (("chsink", 20), ("soak", 100)):
+for profile, share in (("chsink", 10), ("soak", 100)):
     slow = [HealthCheck.too_slow]
     settings.register_profile(profile, deadline=None, max_examples=share, suppress_health_check=slow)
 settings.load_profile("chsink")

@@ -537,6 +537,7 @@ def test_the_old_checkpoint_after_a_reset(make_job: MakeJob, spark: SparkSession
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("CHECKPOINT_WITHOUT_STATE")
 def test_lost_state_is_rebuilt_and_the_job_goes_on(make_job: MakeJob, spark: SparkSession) -> None:  # noqa: F811
     """⚑ state lost: the job halts, the state is rebuilt from the table, and every record is there once."""

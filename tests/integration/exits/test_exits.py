@@ -454,6 +454,7 @@ def test_parts_of_a_range_in_doubt_are_detached_and_attached(
     job.check()
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("INSERT_REFUSED")
 def test_an_insert_is_refused(make_job: MakeJob, spark: SparkSession) -> None:
     job = make_job(partitions=1)

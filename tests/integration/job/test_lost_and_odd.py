@@ -121,6 +121,7 @@ def test_answer_lost(match: str, make_job: MakeJob, spark: SparkSession) -> None
         job.check()
 
 
+@pytest.mark.soak
 def test_a_token_without_its_rows(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ A plain MergeTree notes the token before it stores the part.  If that failed and the answer was lost, it dropped
     the same piece as a duplicate when it was sent again: the rows were lost.

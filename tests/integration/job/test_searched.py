@@ -29,6 +29,7 @@ def at(server: EmbeddedClickHouse, job: Job) -> None:
     command(server.url, MADE)
 
 
+@pytest.mark.soak
 def test_the_documented_grants_are_enough(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, services: Stack, tmp_path: Path
 ) -> None:

@@ -103,7 +103,8 @@ def lands_on(bench: Bench) -> None:
         assert bench.landed(name) == bench.sent(), name
 
 
-@pytest.mark.parametrize("control", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("control", [True, False])
 def test_the_mirror_goes_on_behind_the_last_rows(make_bench: MakeBench, control: bool) -> None:
     """P-3, P-7.  ⚑ Compacted files, markers and aborted records between rows, a partition without rows, a unit that
     waits, and two tables of which one lags.

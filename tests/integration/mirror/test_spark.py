@@ -87,6 +87,7 @@ def same(bench: Bench) -> None:
         assert bench.landed(name) == bench.sent(), name
 
 
+@pytest.mark.soak
 def test_a_query_hands_over_and_a_coordinator_commits(
     make_bench: MakeBench, spark: SparkSession, tmp_path: Path
 ) -> None:

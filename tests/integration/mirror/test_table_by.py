@@ -228,6 +228,7 @@ def test_a_map_comes_back_after_the_tables_of_another_were_dropped(make_bench: M
         eventually("all", lambda: offsets(bench, "e", "f") == every)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
 def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBench) -> None:
     """Files were deleted before their commit: nobody knows which of the range's records were the table's."""

@@ -139,6 +139,7 @@ def interrupted(bench: Bench, monkeypatch: pytest.MonkeyPatch, *named: str) -> l
     return done
 
 
+@pytest.mark.soak
 def test_an_interrupted_takeover_begins_again(make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """⚑ Nothing was committed by the connector yet to one table, which has its chain; the other still bears the mark."""
     bench = make_bench(tables=("orders", "archive"))
@@ -700,8 +701,9 @@ def test_a_waiting_file_that_was_deleted(make_bench: MakeBench) -> None:
     lands_on(bench)
 
 
+@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_CONNECTOR_OTHER_TABLE")
-@pytest.mark.parametrize("way_out", ["route", pytest.param("commit", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("way_out", ["route", "commit"])
 def test_files_for_a_table_without_a_route(make_bench: MakeBench, way_out: str) -> None:
     bench = make_bench()
     bench.catalog().create_table("shop.archive", SCHEMA)
