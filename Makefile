@@ -88,9 +88,12 @@ test: setup $(VENV)/spark.jsa ## run the tests, but for those of chaos and soak
 chaos: setup $(VENV)/spark.jsa ## break real services under the real job: each fault once, or again and again for MINUTES=n
 	@MINUTES=$(MINUTES) $(PYTEST) tests/chaos -m "not long" $(PARALLEL) --durations=10 $(ARGS)
 
-.PHONY: soak
-soak: setup $(VENV)/spark.jsa ## run what make test and make chaos leave out: more cases of a kind, longer searches, all examples
+.PHONY: chaos-long
+chaos-long: setup $(VENV)/spark.jsa ## run the faults that make chaos leaves out
 	@$(PYTEST) tests/chaos -m long $(PARALLEL) --durations=10 $(ARGS)
+
+.PHONY: soak
+soak: setup $(VENV)/spark.jsa ## run what make test leaves out: more cases of a kind, longer searches, all examples
 	@$(PYTEST) --ignore=tests/chaos -m "soak or hypothesis" --hypothesis-profile=soak $(PARALLEL) --durations=10 $(ARGS)
 
 .PHONY: sim

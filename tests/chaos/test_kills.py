@@ -129,7 +129,7 @@ def sigterm(world: World, job: Job) -> None:
     world.tally.fired("SIGTERM in a batch")
 
 
-FROM_OUTSIDE = [
+BLOWS = [
     sigterm,  # first: a job that settles when it comes does not finish its batch
     mid_body,
     lands_after_death,
@@ -137,7 +137,7 @@ FROM_OUTSIDE = [
     worker_in_dead_letters,
     by_failpoint("driver.after_settle_inserts", doubtful=True),  # what the one before left in doubt is being settled
 ]
-AT_STEPS = [
+MORE_BLOWS = [
     by_failpoint("driver.before_before", doubtful=False),
     by_failpoint("driver.after_before", doubtful=True),
     worker_after_insert,
@@ -147,8 +147,7 @@ AT_STEPS = [
 
 
 @pytest.mark.parametrize(
-    "blows",
-    [pytest.param(FROM_OUTSIDE, id="from outside"), pytest.param(AT_STEPS, id="at steps", marks=pytest.mark.long)],
+    "blows", [pytest.param(BLOWS, id="blows"), pytest.param(MORE_BLOWS, id="more", marks=pytest.mark.long)]
 )
 def test_chain_of_deaths_on_one_sink(
     blows: list[Callable[[World, Job], None]], world: World, tmp_path: Path, spark: SparkSession

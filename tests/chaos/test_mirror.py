@@ -217,17 +217,17 @@ def control_topic_deleted(world: World, job: Job, lake: Lake) -> None:
     world.tally.fired("mirror: control topic deleted")
 
 
-MOST = [
+BLOWS = [
     at_step("coordinator.between_tables", -signal.SIGKILL),
     broker_in_a_transaction,
     at_random,
     control_topic_deleted,
 ]
-OF_WORKERS = [at_step("worker.in_transaction", 5), catalog_away, workers_at_random]
+MORE_BLOWS = [at_step("worker.in_transaction", 5), catalog_away, workers_at_random]
 
 
 @pytest.mark.parametrize(
-    "blows", [pytest.param(MOST, id="most"), pytest.param(OF_WORKERS, id="of workers", marks=pytest.mark.long)]
+    "blows", [pytest.param(BLOWS, id="blows"), pytest.param(MORE_BLOWS, id="more", marks=pytest.mark.long)]
 )
 def test_chain_of_deaths_with_a_mirror(
     blows: list[Callable[[World, Job, Lake], None]], world: World, tmp_path: Path, spark: SparkSession

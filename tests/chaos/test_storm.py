@@ -87,11 +87,11 @@ def storm(_storm: Storm, world: World) -> Storm:
 
 
 LIKE_500 = (HttpFault.LATE_502, HttpFault.LATE_503, HttpFault.LATE_504)
-"""After the request was applied, as a gateway says it."""
+"""A gateway's answers to a request that was applied; to the client they are as good as ``LATE_500``."""
 
 
 def marks(fault: HttpFault) -> Sequence[pytest.MarkDecorator]:
-    """One of those that are alike is enough for ``make chaos``."""
+    """``make chaos`` does without those that are like another one."""
     return [pytest.mark.long] if fault in LIKE_500 else []
 
 

@@ -141,9 +141,9 @@ def test_any_text_comes_back_as_it_was(bench: Bench) -> None:
 
 
 def test_writes_beyond_one_statement_are_grouped(bench: Bench) -> None:
-    """1,000 rows of a real record's size, and rows so large that few fit a statement."""
+    """2,000 rows of a real record's size, and rows so large that few fit a statement."""
     body = "x" * 380
-    old = [StoredRow(f"sink/topic-of-some-length/{i}/database.table_name", "a" * 32, body) for i in range(1_000)]
+    old = [StoredRow(f"sink/topic-of-some-length/{i}/database.table_name", "a" * 32, body) for i in range(2_000)]
     old += [StoredRow(f"sink/large/{i}/t", "a" * 32, "y" * 200_000) for i in range(5)]
     assert bench.store.create(old)
     assert bench.other.load("sink") == {r.key: r for r in old}

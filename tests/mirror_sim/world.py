@@ -54,7 +54,12 @@ JUSTIFIED = {
     # a table that left the topic still waits for files; retention looks at the tables of now
     "MIRROR_FILES_GONE": {"records lost", "topic recreated", "table_by changed"},
 }
-"""The faults that justify a halt.  Without the property, a table that was rolled back looks as if it never held more."""
+"""The faults that justify a halt."""
+TOGETHER = {
+    "rollback hidden": {"rolled back", "property lost"},  # the table looks as if it never held more
+    "log shrank": {"topic recreated", "chain lost"},  # rows of the earlier topic alone tell how far a table is
+}
+"""What faults amount to that come together."""
 
 
 class Topics(Kafka):
@@ -275,12 +280,7 @@ class World:
         if isinstance(error, FencedError) and not self.reasons & {"two drivers"}:
             raise Violation("halt_justified", str(error))
         if isinstance(error, HaltError):
-            hidden = {"rollback hidden"} if {"rolled back", "property lost"} <= self.reasons else set()
-            if {
-                "topic recreated",
-                "chain lost",
-            } <= self.reasons:  # rows of the earlier topic alone tell how far a table is
-                hidden.add("log shrank")
+            hidden = {name for name, together in TOGETHER.items() if together <= self.reasons}
             if not (self.reasons | hidden) & JUSTIFIED.get(name, set()):
                 raise Violation("halt_justified", f"{name} {error}; reasons: {sorted(self.reasons)}")
             if not self.decider.takes_up(self, name):

@@ -319,7 +319,9 @@ def await_query(sink: Sink, start: Callable[[], Any]) -> None:
 
 
 def until(is_so: Callable[[], bool], pause_s: float) -> Iterator[None]:
-    """One turn each time that it is not so yet.  A pause is longer than the question, which takes the servers' time."""
+    """One turn each time that it is not so yet, and a pause after it: longer than the question, which takes the servers'
+    time, but no longer than a second.
+    """
     while True:
         asked = time.monotonic()
         if is_so():

@@ -139,8 +139,8 @@ def test_plan_beyond_the_log(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
-@pytest.mark.exit_of("TOPIC_RECREATED")
 @pytest.mark.soak
+@pytest.mark.exit_of("TOPIC_RECREATED")
 @pytest.mark.parametrize("gone", [0, 5])
 def test_topic_recreated(make_job: MakeJob, spark: SparkSession, services: Stack, gone: int) -> None:
     """With a new checkpoint; where Kafka no longer holds its first records, after a reset."""

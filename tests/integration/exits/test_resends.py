@@ -27,7 +27,7 @@ from tests.support.job import Job, Row, command, eventually
 from tests.support.kafka import read_all
 from tests.support.told import fix_of, option_of, says, statements_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 SMALL_SEGMENTS = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
 SENT: Sequence[tuple[bytes, int | Sequence[bytes | None]]] = (
@@ -145,7 +145,6 @@ COPIED_LETTERS = (
 )
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("RESEND_WOULD_DOUBLE")
 @pytest.mark.exit_of("RESEND_LETTERS_DOUBLE")
 @pytest.mark.exit_of("RESEND_MAY_DOUBLE")
@@ -214,7 +213,6 @@ def test_records_that_only_the_tables_hold(
 
 @pytest.mark.exit_of("RESEND_WOULD_DOUBLE")
 @pytest.mark.exit_of("RESEND_MAY_DOUBLE")
-@pytest.mark.soak
 @pytest.mark.parametrize("older_end", [0, 25])
 def test_nothing_is_deleted_where_all_rows_are_there(doubtful: Job, spark: SparkSession, older_end: int) -> None:
     edit(doubtful, life={"incarnation": 1, "older_end": older_end})
@@ -230,7 +228,6 @@ def test_nothing_is_deleted_where_all_rows_are_there(doubtful: Job, spark: Spark
 # --- dead letters that are no longer wanted, a topic that was made anew ----------------------------------------------
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("RESEND_LETTERS_UNKNOWN")
 @pytest.mark.exit_of("RESEND_LETTERS_DOUBLE")
 @pytest.mark.parametrize("altered", [False, True])
@@ -275,7 +272,6 @@ def test_dead_letters_are_no_longer_kept(
     assert letters(job, place) == kept
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("EXPIRED_NOT_HELD")
 @pytest.mark.parametrize("verdict", ["--landed", "--lost"])
 def test_the_topic_of_a_range_was_made_anew(

@@ -22,7 +22,7 @@ STEPS = {
     "driver.after_after": "fail",
 }
 ALIKE = {"driver.before_before", "task.before_insert", "task.after_chunks", "driver.before_after", "driver.after_after"}
-"""A restart finds what it finds after another step of these, or nothing in doubt."""
+"""A restart finds the same as after one of the other steps, or nothing in doubt."""
 DOUBTFUL = [step for step in STEPS if step not in ("driver.before_before", "driver.after_after")]
 
 
@@ -59,7 +59,6 @@ def test_crash_then_restart_with_the_same_checkpoint(
     job.check()
 
 
-@pytest.mark.soak
 def test_negative_control_without_tokens_records_are_doubled(
     job: Job, spark: SparkSession, failpoints: Failpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from tests.support.job import DATABASE, Job, command, select
 from tests.support.kafka import Record, read_all
 from tests.support.told import says, statements_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 BAD = (b'{"id": "secret", "text": "x"}', b"\xff\x00 secret", None, b"")
 HEADERS = [("trace", b"\x00\xff"), ("trace", None), ("\xe9", b"")]
@@ -130,7 +130,6 @@ def resend(job: Job, error: HaltError, table: str, keeps: Mapping[str, Any]) -> 
     assert run(job, *again, "--yes", *flags(keeps)).exit_code == 0
 
 
-@pytest.mark.soak
 def test_another_first_endpoint(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """⚑ ``ON CLUSTER`` gives the tables of all servers one UUID: a range in doubt left its dead letters on both."""
     job = make_job(partitions=1, shards=2, shard_key=["id"])
@@ -148,7 +147,6 @@ def test_another_first_endpoint(make_job: MakeJob, spark: SparkSession, failpoin
     assert select(job.shards[1], f"SELECT count() FROM {table}").strip() == "0"
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("TOO_MANY_BAD")
 @pytest.mark.exit_of("DEAD_LETTERS_INCOMPLETE")
 @pytest.mark.exit_of("RESEND_LETTERS_UNKNOWN")
@@ -216,7 +214,6 @@ def test_dead_letters_are_delivered_once(
     assert "records kept as dead letters" in said and "secret" not in said
 
 
-@pytest.mark.soak
 def test_offsets_that_kafka_deleted_while_they_were_in_doubt_are_listed_once(
     make_job: MakeJob, spark: SparkSession, services: Stack, failpoints: Failpoints, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from tests.support.job import DATABASE, Job, await_query, command, eventually
 from tests.support.kafka import read_all
 from tests.support.told import says, setting_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 def halts(id: str, job: Job, spark: SparkSession) -> ChsinkError:
@@ -30,7 +30,6 @@ def halts(id: str, job: Job, spark: SparkSession) -> ChsinkError:
     return halted.value
 
 
-@pytest.mark.soak
 def test_state_lost_beside_a_checkpoint_that_has_history(make_job: MakeJob, spark: SparkSession) -> None:
     """All rows of the sink are deleted from KeeperMap: halt.  Restored, the job goes on."""
     job = make_job(partitions=1)
@@ -50,7 +49,6 @@ def test_state_lost_beside_a_checkpoint_that_has_history(make_job: MakeJob, spar
     job.check()
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("REWOUND")
 def test_offsets_rewound(make_job: MakeJob, spark: SparkSession) -> None:
     """A query of one's own starts at the earliest offsets, not where the sink stands: halt, or skip when told so."""
@@ -81,7 +79,6 @@ def test_offsets_rewound(make_job: MakeJob, spark: SparkSession) -> None:
     job.check()
 
 
-@pytest.mark.soak
 def test_compaction_in_a_range_in_doubt(make_job: MakeJob, spark: SparkSession, failpoints: Failpoints) -> None:
     """Offset 19, the last of a chunk, and the range's own last one are compacted away before it is settled."""
     compacting = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
@@ -109,7 +106,6 @@ def test_compaction_in_a_range_in_doubt(make_job: MakeJob, spark: SparkSession, 
     assert job.phases() == {0: ("AFTER", end, end + 2)}
 
 
-@pytest.mark.soak
 def test_rows_of_another_sink_are_not_taken_for_its_own(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints
 ) -> None:
@@ -137,7 +133,6 @@ def test_rows_of_another_sink_are_not_taken_for_its_own(
     assert job.in_doubt() == {0}
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("PLAN_NOT_HELD")
 def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spark: SparkSession) -> None:
     """⚑ retention: nothing is announced that cannot be read, and the named way out lands all that Kafka still holds."""
@@ -163,7 +158,6 @@ def test_unread_records_are_removed_while_the_job_is_down(make_job: MakeJob, spa
     assert landed == [*((0, o) for o in (*range(20), *range(30, 42))), *((1, o) for o in range(42))]
 
 
-@pytest.mark.soak
 def test_broker_away_then_back_with_a_shorter_log(make_job: MakeJob, spark: SparkSession, tmp_path: Path) -> None:
     """The broker loses a partition's segments while it is down; the topic is the same by its id."""
     with EmbeddedKafka(tmp_path / "kafka") as kafka:

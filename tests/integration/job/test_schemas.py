@@ -92,7 +92,6 @@ def serializer(
     return JSONSerializer(JSON % (',"name":{"type":"string"}' * (version > 1)), client), dict
 
 
-@pytest.mark.soak
 def test_records_with_schemas_land_once(
     services: Stack, make_job: MakeJob, registry: RegistryService, spark: SparkSession
 ) -> None:

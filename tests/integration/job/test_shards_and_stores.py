@@ -174,8 +174,8 @@ def as_they_were(error: ChsinkError) -> list[tuple[str, str]]:
     return re.findall(r"[(;] ?(\w+): (http\S+?)(?=[;)])", fix_of(error))
 
 
-@pytest.mark.exit_of("SHARD_NAMES_CHANGED")
 @pytest.mark.soak
+@pytest.mark.exit_of("SHARD_NAMES_CHANGED")
 @pytest.mark.parametrize("moved", [False, "--landed", "--resend"])
 def test_a_shard_has_moved_and_another_one_has_its_server(
     make_job: MakeJob, spark: SparkSession, failpoints: Failpoints, *, moved: bool | str

@@ -24,7 +24,7 @@ from tests.integration.mirror.test_recover import chsink, lose
 from tests.integration.mirror.test_takeover import taken
 from tests.support.told import says
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
 def stopped(bench: Bench) -> None:
@@ -59,7 +59,6 @@ def ids(bench: Bench) -> list[int]:
     return sorted(n for _, _, n in bench.landed().elements())
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_TABLE_MOVED")
 def test_two_people_decide_about_one_halt(make_bench: MakeBench) -> None:
     """⚑ The second answer, to a plan that was shown before, set the table back: records landed twice."""
@@ -79,7 +78,6 @@ def test_two_people_decide_about_one_halt(make_bench: MakeBench) -> None:
     assert ids(bench) == [1, 2, 4, 5]
 
 
-@pytest.mark.soak
 def test_the_mirror_lands_more_while_the_question_is_shown(make_bench: MakeBench) -> None:
     """⚑ The log had grown since the plan: it counted as one that had lost records."""
     bench = make_bench()
@@ -98,7 +96,6 @@ def test_the_mirror_lands_more_while_the_question_is_shown(make_bench: MakeBench
     assert bench.landed() == bench.sent()
 
 
-@pytest.mark.soak
 def test_skip_keeps_the_files_that_wait(make_bench: MakeBench) -> None:
     """⚑ Kafka no longer held their records, so ``--skip`` went on behind them, without a word."""
     bench = make_bench()
@@ -114,7 +111,6 @@ def test_skip_keeps_the_files_that_wait(make_bench: MakeBench) -> None:
     assert ids(bench) == [1, 2, 4, 5, 6]
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("how", [["recover"], ["resolve", "shop.orders", "--skip"]], ids=lambda how: how[0])
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_rollback_to_before_a_chain_that_was_rebuilt(make_bench: MakeBench, how: list[str], *, copied: bool) -> None:
@@ -147,7 +143,6 @@ def test_a_rollback_to_before_a_chain_that_was_rebuilt(make_bench: MakeBench, ho
     assert ids(bench) == [1, 2, 3, 6]
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_rollback_to_before_a_takeover(make_bench: MakeBench, *, waits: bool) -> None:
     """⚑ All rows of the connector landed again."""
@@ -164,7 +159,6 @@ def test_a_rollback_to_before_a_takeover(make_bench: MakeBench, *, waits: bool) 
     assert refused.exit_code == 2 and "CHS-348" in refused.output
 
 
-@pytest.mark.soak
 def test_an_earlier_request_for_a_backfill_is_forgotten(make_bench: MakeBench) -> None:
     """⚑ It was met after the chain was lost: rows that a person had deleted came back, unlike the plan said."""
     bench = make_bench()
@@ -185,7 +179,6 @@ def test_an_earlier_request_for_a_backfill_is_forgotten(make_bench: MakeBench) -
     assert ids(bench) == [3, 4]
 
 
-@pytest.mark.soak
 def test_a_worker_that_wakes_hands_over_nothing_of_a_log_that_lost_records(
     make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

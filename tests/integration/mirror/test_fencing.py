@@ -21,7 +21,7 @@ from tests.integration.mirror.test_coordination import config_of, coordinating, 
 from tests.support.job import eventually
 from tests.support.tcp_proxy import TcpFault, TcpProxy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 TIMEOUT_S = 2.0
 
 
@@ -75,7 +75,6 @@ def of(bench: Bench, partition: int) -> int:
     return sum(count for (p, _, _), count in bench.landed().items() if p == partition)
 
 
-@pytest.mark.soak
 def test_one_topic_partition_waits(bench: BenchBehindProxy) -> None:
     """⚑ A new partition, and one that was there: what the other one hands over is committed, and then theirs."""
     proxy = bench.kafka.proxy
@@ -115,7 +114,6 @@ def test_one_topic_partition_waits(bench: BenchBehindProxy) -> None:
     assert bench.landed() == bench.sent() and VALID_THROUGH in bench.summary()
 
 
-@pytest.mark.soak
 def test_nobody_starts_where_no_producer_can_be_opened(bench: BenchBehindProxy) -> None:
     bench.kafka.proxy.withhold(f"{bench.group}/{bench.topic}/".encode())
     with pytest.raises(ControlUnanswered):
@@ -123,7 +121,6 @@ def test_nobody_starts_where_no_producer_can_be_opened(bench: BenchBehindProxy) 
     assert (bench.group_at(0), bench.group_at(1)) == (None, None)
 
 
-@pytest.mark.soak
 def test_a_driver_that_cannot_claim_leaves_the_older_one_alone(bench: BenchBehindProxy) -> None:
     """There is no lease: who cannot write its claim does not start, and whoever claims next replaces one that stalls."""
     config = config_of(bench)

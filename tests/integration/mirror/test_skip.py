@@ -27,10 +27,9 @@ from tests.integration.mirror.test_recover import chsink, lose, lost_and_rewritt
 from tests.integration.mirror.test_table_by import job_of, mirror_of, offsets, running, send
 from tests.support.job import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
 
-@pytest.mark.soak
 def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
     """⚑ What was handed over of a partition without a row, and had not landed yet, was given up without a word."""
     bench = make_bench(partitions=3)
@@ -54,7 +53,6 @@ def test_a_table_that_lost_its_chain(make_bench: MakeBench) -> None:
     assert "no records" in chsink(bench, "backfill", "shop.orders").stdout
 
 
-@pytest.mark.soak
 def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
     """⚑ Its rows were not asked for: ``--reread`` landed them again, and so did ``--skip`` if the group was below."""
     bench = make_bench(partitions=2)
@@ -80,7 +78,6 @@ def test_a_chain_that_lacks_one_topic_partition(make_bench: MakeBench) -> None:
     assert bench.landed() == bench.sent()
 
 
-@pytest.mark.soak
 def test_a_table_whose_chain_was_set_back_and_that_was_set_to_a_snapshot_beside_its_history(
     make_bench: MakeBench,
 ) -> None:
@@ -104,7 +101,6 @@ def test_a_table_whose_chain_was_set_back_and_that_was_set_to_a_snapshot_beside_
     lands_from(bench, 2)
 
 
-@pytest.mark.soak
 def test_a_table_that_is_set_to_a_newer_snapshot_after_reread(make_bench: MakeBench) -> None:
     """⚑ The snapshot was newer than the one that the chain named, and the one between had expired: nobody noticed, and
     the records that it held landed again.
@@ -127,7 +123,6 @@ def test_a_table_that_is_set_to_a_newer_snapshot_after_reread(make_bench: MakeBe
     lands_from(bench, 2)
 
 
-@pytest.mark.soak
 def test_a_table_that_is_rolled_back_after_skip(make_bench: MakeBench) -> None:
     """⚑ The chain that was stored named no snapshot, so nobody noticed that records were gone."""
     bench = make_bench()
@@ -166,7 +161,6 @@ def lands_from(bench: Bench, start: int) -> None:
     assert bench.landed() == bench.sent()
 
 
-@pytest.mark.soak
 def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: MakeBench) -> None:
     """⚑ A backfill landed what it held a second time: nobody saw its rows."""
     plain = Schema(NestedField(1, "id", LongType(), required=True))
@@ -180,7 +174,6 @@ def test_a_table_that_lost_its_chain_and_whose_rows_do_not_tell(make_bench: Make
     assert "no records" in chsink(bench, "backfill", "shop.orders", "--apply").stdout
 
 
-@pytest.mark.soak
 def test_a_row_that_tells_nothing_beside_others_that_do(make_bench: MakeBench) -> None:
     """⚑ With one such row, the others counted for nothing: where the group was below them, they landed again."""
     bench = make_bench()
@@ -204,7 +197,6 @@ def test_a_row_that_tells_nothing_beside_others_that_do(make_bench: MakeBench) -
     assert sorted(n for _, _, n in bench.landed().elements()) == [1, 1, 2, 3, 4], "two of them: the row without a place"
 
 
-@pytest.mark.soak
 def test_a_table_that_is_new_for_its_topic_gets_new_records(make_bench: MakeBench) -> None:
     bench = make_bench()
     first = bench.coordinator()
@@ -229,7 +221,6 @@ def skip(mirror: OpenMirror, tables: Sequence[str]) -> dict[str, object]:
     return {change.table: change.as_dict()["continues_at"] for change in decision.changes}
 
 
-@pytest.mark.soak
 @pytest.mark.exit_of("MIRROR_SHARED_APART")
 def test_tables_that_share_a_topic_lost_their_chains(make_bench: MakeBench) -> None:
     """⚑ Each continued behind its own rows, and the next start halted (CHS-352)."""
@@ -250,7 +241,6 @@ def test_tables_that_share_a_topic_lost_their_chains(make_bench: MakeBench) -> N
     assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 6, 7], "b": [1, 3, 5, 8]}
 
 
-@pytest.mark.soak
 def test_one_of_the_tables_that_share_a_topic_lost_its_chain(make_bench: MakeBench) -> None:
     """⚑ The other one says which map is in force: what was handed over meanwhile is divided by it."""
     bench = make_bench(tables=("a", "b"))
@@ -263,7 +253,6 @@ def test_one_of_the_tables_that_share_a_topic_lost_its_chain(make_bench: MakeBen
         eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4, 6], "b": [1, 3, 5]})
 
 
-@pytest.mark.soak
 def test_one_of_them_was_created_again(make_bench: MakeBench) -> None:
     """⚑ ``--reread`` ended in CHS-352, too."""
     bench = make_bench(tables=("a", "b"))
@@ -278,7 +267,6 @@ def test_one_of_them_was_created_again(make_bench: MakeBench) -> None:
         eventually("all", lambda: offsets(bench, "a", "b") == {"a": [0, 2, 4], "b": [1, 3]})
 
 
-@pytest.mark.soak
 def test_a_map_whose_earlier_one_is_lost(make_bench: MakeBench) -> None:
     """⚑ Records are missing, and nobody can tell whose they were: the command gives them up, as it says."""
     bench = make_bench(tables=("a", "b"))

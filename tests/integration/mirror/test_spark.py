@@ -29,7 +29,7 @@ from tests.support.kafka import produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]
 MakeBench = Callable[..., Bench]
 
 
@@ -87,7 +87,6 @@ def same(bench: Bench) -> None:
         assert bench.landed(name) == bench.sent(), name
 
 
-@pytest.mark.soak
 def test_a_query_hands_over_and_a_coordinator_commits(
     make_bench: MakeBench, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -121,7 +120,6 @@ def test_a_query_hands_over_and_a_coordinator_commits(
     same(bench)
 
 
-@pytest.mark.soak
 def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSession, tmp_path: Path) -> None:
     """⚑ The coordinator's thread reads through the session in which the query's batches run: neither takes the other's
     records, properties or plan.
@@ -141,7 +139,6 @@ def test_a_hole_is_read_while_batches_run(make_bench: MakeBench, spark: SparkSes
     same(bench)
 
 
-@pytest.mark.soak
 def test_a_bad_value_halts_the_query(make_bench: MakeBench, spark: SparkSession, tmp_path: Path) -> None:
     bench = make_bench()
     query = Query(bench, spark, tmp_path / "checkpoint")

@@ -263,8 +263,8 @@ def test_a_map_that_changes_while_records_are_missing_halts(make_bench: MakeBenc
     assert offsets(bench, "a", "b") == {"a": [0, 2, 5], "b": [1, 3, 4]}
 
 
-@pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
 @pytest.mark.soak
+@pytest.mark.exit_of("MIRROR_CHAIN_MISSING")
 @pytest.mark.parametrize(
     ("named", "verdict"),
     [

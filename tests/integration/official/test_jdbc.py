@@ -76,7 +76,7 @@ def test_it_connects_inserts_and_selects(connection: Any) -> None:
 
 
 def test_a_large_result_is_complete(connection: Any) -> None:
-    assert count(connection, "SELECT number, repeat('x', 1000) FROM numbers(5000)") == 5_000
+    assert count(connection, "SELECT number, repeat('x', 1000) FROM numbers(20000)") == 20_000
 
 
 def test_an_error_has_the_servers_code(connection: Any) -> None:
