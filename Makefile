@@ -25,7 +25,7 @@ STEPS ?= 1000000
 MINUTES ?= 0
 HOURS ?= 1
 # Test files side by side; each worker has services and a Spark session of its own.
-WORKERS ?= 4
+WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
