@@ -33,7 +33,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 MakeTopic = Callable[..., str]
 LOGGERS = ("", "chsink", "chsink.librdkafka", "kazoo", "urllib3", "py4j")
 
-# Tests make many objects and drop them, few of them in circles: to look for those after each 700 takes a twentieth of the time.
+# Few objects of a test are in reference cycles: the search for these after every 700 takes a twentieth of the time.
 gc.set_threshold(20_000, 20, 20)
 
 # How long an example takes depends on what else the machine does: it is no failure.

@@ -54,7 +54,7 @@ class Storm:
         self.pass_over(f"mirror: commit, {fault}", times)
 
     def holds(self, table: str, total: int) -> bool:
-        """Our rows of the table are as many.  Files are read only where the snapshot, which counts all rows, says enough."""
+        """Does the table hold that many rows of ours?  Its files are read only once its snapshot counts that many of anybody."""
         return self.lake.rows(table) >= total and self.lake.landed(table).total() >= total
 
     def pass_over(self, what: str, times: int = 1) -> None:
