@@ -262,9 +262,7 @@ class Beginnings:
     ) -> Beginning:
         """Where one topic-partition starts, by its tables' ``places`` and ``at``: the group's offset, the log's start,
         and where it starts if nobody knows it.  ``rows``: by table, a row of its topic that no chain covers.  ``note``:
-        the choice that is stored with the group's offset.
-
-        Raises :class:`Halted`.
+        the choice that is stored with the group's offset.  Raises :class:`Halted`.
         """
         committed, log_start, starting = at
         mine = [name for name, place in places.items() if not place.left]

@@ -125,6 +125,7 @@ class Coordinator:
         self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
+        self._unrouted: dict[int, int] | None = None
         self._closing = ExitStack()
 
     @property
@@ -164,7 +165,9 @@ class Coordinator:
             self.reader.read_from(self.positions)
             self._last_ms = self.clock.now_ms()
             if lost is not None:
+                self._unrouted = {}
                 self._commit_rest()
+                self._unrouted = None
         self._beginnings.waiting = False
         if lost is not None:  # the tables may lack nothing any more
             self._beginnings.settle(self.group)
@@ -214,9 +217,7 @@ class Coordinator:
 
     def take_up(self) -> None:
         """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
-        no longer holds.
-
-        Raises as :meth:`start`.
+        no longer holds.  Raises as :meth:`start`.
         """
         try:
             self._beginnings.settle(self.group)
@@ -326,6 +327,8 @@ class Coordinator:
                     self._given_up.add(written, name)
                 elif name in self.targets and self._fits(written, name):
                     self.buffer.add(written, name, at)
+                elif name not in self.targets and self._unrouted is not None:
+                    self._unrouted.setdefault(at.partition, at.offset)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
                     for a in complete.answers:
@@ -407,7 +410,8 @@ class Coordinator:
         if not failed:
             least = None if None in through else min(through, default=None)  # type: ignore[type-var]
             done.append(self._event(CommitComplete(opened.commit_id, _time(least))))
-        marks = {} if failed else low_watermark(self.positions, self.buffer.all_units(), self.stored)
+        read = self.positions | (self._unrouted or {})  # in a start that may halt: they land if the map is put back
+        marks = {} if failed else low_watermark(read, self.buffer.all_units(), self.stored)
         topic = self.names.topic
         self.sender.send(KEY, done, {TopicPartition(topic, p): at for p, at in marks.items()})
         self.stored.update(marks)

@@ -21,6 +21,7 @@ from tests.sim.hub import Hub
 
 CONTROL = "control"
 GROUP = "sink"
+CONTROL_GROUP = f"{GROUP}/control"
 TIMEOUT_S = 5.0
 SLOW_MARKER_MS = 8_000
 
@@ -185,10 +186,10 @@ class Broker:
         for log in self.logs:
             log.start = log.stable
 
-    def payloads(self, partition: int, until: int) -> list[Payload]:
-        """The payloads of the sink's committed events below an offset."""
+    def payloads(self, partition: int, until: int, start: int = 0) -> list[Payload]:
+        """The payloads of the sink's committed events from ``start`` on, below ``until``."""
         log, found = self.logs[partition], []
-        for at in range(log.start, min(until, log.stable)):
+        for at in range(max(start, log.start), min(until, log.stable)):
             value = log.committed(at)
             try:
                 event = None if value is None else decode(value)

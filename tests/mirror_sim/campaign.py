@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mirror_sim import branches, decider, named
+from tests.mirror_sim import branches, decider, named, replacements
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.world import WORLD_STEPS, World
 from tests.sim.runs import Runs
 
 FAULTS = [
-    *(f"fault {name}" for name in (*HAPPENINGS.names, *branches.FAULTS, *named.FAULTS, *decider.FAULTS)),
+    *(
+        f"fault {name}"
+        for name in (*HAPPENINGS.names, *branches.FAULTS, *named.FAULTS, *decider.FAULTS, *replacements.FAULTS)
+    ),
     *(f"fault table commit {what}" for what in ("refused", "lost", "late", "answer lost")),
     *(f"fault killed at coordinator.{where}" for where in ("between_tables", "after_tables")),
     *(f"fault killed {when} a table's commit" for when in ("before", "after")),
@@ -22,6 +25,7 @@ OUTCOMES = [
     *("outcome backfill asked", "outcome published", "outcome table named", "outcome decision killed"),
     *(f"outcome {what}" for what in ("recover", "resolve --reread", "resolve --skip")),
     *(f"outcome rolled back after {what}" for what in ("recover", "resolve --skip")),
+    "outcome tables replaced and put back",
     *("outcome fenced", "outcome transaction timed out", "outcome open transaction ended by its successor"),
     *("outcome commit refused by a requirement", "outcome late commit applied", "outcome late commit refused"),
     *(

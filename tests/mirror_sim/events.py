@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chsink.mirror.events import DataWritten
 from chsink.statemachine.commit.chain import decode
 from chsink.statemachine.ranges import TopicPartition
-from tests.mirror_sim.broker import CONTROL, GROUP
+from tests.mirror_sim.broker import CONTROL, CONTROL_GROUP, GROUP
 from tests.mirror_sim.job import KEYS, every_partition, reference
 from tests.mirror_sim.oracle import chain_of
 from tests.mirror_sim.shared import ADDED, some_map
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 HAPPENINGS: Happenings[World] = Happenings()
 event = HAPPENINGS.event
-CONTROL_GROUP = f"{GROUP}/control"
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ def _damaged(world: World) -> None:
 def _lose_group(world: World) -> None:
     """Offsets of a group without members expire, by partition."""
     group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
-    if group.pop(tp, None) is not None:
+    if not world.replacements.under_way(world, tp.topic) and group.pop(tp, None) is not None:
         world.reasons.add("group lost")
 
 
@@ -113,7 +112,7 @@ def _set_forward(world: World) -> None:
 
 def _set(world: World, name: str, to: Callable[[int, int], int]) -> None:
     group, tp = world.broker.groups.get(GROUP, {}), world.hub.random.choice(every_partition(world))
-    if tp in group:
+    if tp in group and not world.replacements.under_way(world, tp.topic):
         group[tp] = to(group[tp], world.kafka.log(tp).end)
         world.broker.notes.pop((GROUP, tp), None)
         world.reasons.add(name)
@@ -246,14 +245,23 @@ def _change_map(world: World) -> None:
         return
     topic = random.choice(list(maps))
     stays = random.choice(maps[topic])  # without a table that stays, all are new tables, which a person decides about
-    world.routes = world.routes.changed(topic, (stays, *some_map(random)[1:]))
-    world.sharings[topic, world.routes.sharing(topic).choice] = world.routes.tables(topic)
-    world.reasons.add("table_by changed")
+    change_map(world, topic, (stays, *some_map(random)[1:]))
     if random.random() < 0.3 and len(world.drivers) < 3:
         world.start_soon()
         return
     for driver in list(world.drivers):
         world.kill(driver)
+
+
+def change_map(world: World, topic: str, table_of: tuple[str, ...]) -> None:
+    """No table stays where the map before this one was not taken yet, and no table of the one before that is named."""
+    world.routes = world.routes.changed(topic, table_of)
+    world.sharings[topic, world.routes.sharing(topic).choice] = world.routes.tables(topic)
+    world.reasons.add("table_by changed")
+    chains = [chain_of(world.catalog.tables[name]) for name in world.routes.choices(topic)]
+    known = {tp for chain in chains if chain is not None for tp in chain.links}
+    if not known.issuperset(tp for tp in world.kafka.all() if tp.topic == topic):
+        world.reasons.add("no table stays")
 
 
 @event("table added", 0.15)

@@ -10,7 +10,7 @@ from chsink.mirror.events import CommitToTable, DataWritten
 from chsink.mirror.tables import CHAINS, VALID_THROUGH, MirrorTable
 from chsink.statemachine.commit.chain import Chain, read_chain
 from chsink.statemachine.ranges import TopicPartition
-from tests.mirror_sim.broker import CONTROL, GROUP, Transaction
+from tests.mirror_sim.broker import CONTROL, CONTROL_GROUP, GROUP, Transaction
 from tests.mirror_sim.job import KEYS, reference
 from tests.mirror_sim.named import LISTED, is_named
 from tests.mirror_sim.shared import ADDED, TABLES
@@ -194,7 +194,7 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
         world.hub.counts["outcome read again"] += 1
         if not world.reasons & EVENT_FAULTS and not world.floors:
             raise Violation("repair_justified", f"{transaction.payloads[0]}")
-    for tp, offset in transaction.offsets.get(f"{GROUP}/control", {}).items():
+    for tp, offset in transaction.offsets.get(CONTROL_GROUP, {}).items():
         _nothing_forgotten(world, tp, offset)
 
 
@@ -208,7 +208,7 @@ def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
     }:
         return  # the offset may be that of another topic, a property may have been set back, a file may be gone
     references = {(r.namespace, r.name): name for name in world.catalog.tables for r in [reference(name)]}
-    for payload in world.broker.payloads(tp.partition, offset):
+    for payload in world.broker.payloads(tp.partition, offset, world.decider.passed.get(tp, 0)):
         if not isinstance(payload, DataWritten) or payload.tag is None or not payload.files:
             continue
         name, tag = references[payload.table.namespace, payload.table.name], payload.tag

@@ -17,6 +17,7 @@ from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
 from tests.mirror_sim.broker import GROUP, Broker, names_of
 from tests.mirror_sim.campaign import RUNS
+from tests.mirror_sim.events import change_map
 from tests.mirror_sim.spark import SimFiles
 from tests.mirror_sim.world import World
 from tests.sim.checkpoint import Checkpoint
@@ -235,3 +236,31 @@ def test_a_file_that_is_gone_does_not_keep_a_halt_from_being_said() -> None:
     keep = (2, 3, 10, 80, 127, 145, 200, 202, 233, 296, 339, 342, 354, 361, 386, 420, 426, 462, 484, 501, 502, 563, 574)
     _, failure = RUNS.run_world(273, 1500, keep)
     assert failure is None
+
+
+@pytest.mark.parametrize("seed", [pytest.param(7, marks=pytest.mark.soak), 35])
+def test_two_changes_of_table_by_are_undone_and_made_one_by_one(seed: int) -> None:
+    """No start took the first: the only table of the second is as new as if both were one change."""
+    changes: list[tuple[str, ...]] = [("db.s0", "db.s1") * 2, ("db.s1",) * 4]
+
+    def happens(world: World) -> None:
+        before, tp = world.routes.maps["t0"], world.kafka.all()[0]
+        world.kafka.append(tp, 3)
+        while world.broker.groups[GROUP][tp] < world.kafka.log(tp).end:
+            world.hub.step()
+        assert oracle.at_rest(world) != "", "they were committed, too"
+        world.kill(world.drivers[0])
+        for table_of in changes:
+            change_map(world, "t0", table_of)
+        steps(world, 500)
+        assert world.over == "MIRROR_CHAIN_MISSING" and "db.s1" not in before
+        for table_of in (before, *changes):
+            world.over = None
+            for driver in list(world.drivers):
+                world.kill(driver)
+            change_map(world, "t0", table_of)
+            world.kafka.append(tp, 7)
+            steps(world, 1_000)
+            assert oracle.at_rest(world) == ""
+
+    assert quiet(seed, happens).over is None

@@ -27,6 +27,7 @@ from tests.mirror_sim.decider import Decider
 from tests.mirror_sim.events import HAPPENINGS
 from tests.mirror_sim.job import KEYS, every_partition, start_driver
 from tests.mirror_sim.named import LISTED, NamedTables, listed
+from tests.mirror_sim.replacements import Replacements
 from tests.mirror_sim.shared import TABLES, Routes, some_map
 from tests.mirror_sim.spark import SimFiles
 from tests.sim.checkpoint import Checkpoint, SparkDied
@@ -46,9 +47,10 @@ JUSTIFIED = {
     "MIRROR_ROWS_FOUND": {"chain lost"},
     "MIRROR_ROWS_GONE": {"rolled back"},
     "MIRROR_TABLE_RECREATED": {"table recreated"},
-    "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden", "chain lost"},
+    "MIRROR_CHAIN_MISSING": {"table recreated", "rollback hidden", "chain lost", "no table stays"},
     "MIRROR_TOPIC_RECREATED": {"topic recreated"},
-    "MIRROR_RECORDS_GONE": {"records lost", "rollback hidden", "rows end below the log"},
+    # without the property, the last snapshot tells: offsets without a record for the table may lie beyond it
+    "MIRROR_RECORDS_GONE": {"records lost", "property lost", "rollback hidden", "rows end below the log"},
     "MIRROR_LOG_SHRANK": {"log shrank"},
     "MIRROR_CHOICE_CHANGED": {"table_by changed"},
     # a table that left the topic still waits for files; retention looks at the tables of now
@@ -123,6 +125,7 @@ class World:
         used |= set(TABLES) if shared else set()
         self.named = NamedTables(hub, list(topics))
         self.decider = Decider(hub)
+        self.replacements = Replacements(hub)
         if self.named.topic:
             maps = {t: of for t, of in shared.items() if t != self.named.topic}
             self.routes = replace(self.routes, maps=maps, named={self.named.topic: ()})
@@ -209,6 +212,7 @@ class World:
             self.main.happen(self)
             self.named.happen()
             self.decider.happen(self)
+            self.replacements.happen(self)
             if not hub.step():
                 self.start_driver()
         hub.calm = True
@@ -280,10 +284,10 @@ class World:
         if isinstance(error, FencedError) and not self.reasons & {"two drivers"}:
             raise Violation("halt_justified", str(error))
         if isinstance(error, HaltError):
-            hidden = {name for name, together in TOGETHER.items() if together <= self.reasons}
-            if not (self.reasons | hidden) & JUSTIFIED.get(name, set()):
+            amount_to = {name for name, together in TOGETHER.items() if together <= self.reasons}
+            if not (self.reasons | amount_to) & JUSTIFIED.get(name, set()):
                 raise Violation("halt_justified", f"{name} {error}; reasons: {sorted(self.reasons)}")
-            if not self.decider.takes_up(self, name):
+            if not (self.decider.takes_up(self, name) or self.replacements.takes_up(self, name)):
                 self.over = name
         if isinstance(error, SparkDied) and error.why == "data loss":
             self.checkpoint = Checkpoint()

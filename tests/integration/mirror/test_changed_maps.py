@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chsink.config import load
+from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
 from chsink.kafka.admin import open_admin
 from chsink.mirror.opening import OpenMirror, open_mirror
@@ -87,7 +88,7 @@ def beside_plain(bench: Bench, tables: str, *plain: str, added: str) -> OpenMirr
 @pytest.mark.parametrize("added", ["halt", "now"])
 def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, added: str) -> None:
     """⚑ Found by an adversary: the new tables joined the one that takes all records, and what waited for the old ones
-    was lost.
+    was lost.  ⚑ The start that halted passed over it, so Kafka had to hold it still.
     """
     bench = make_bench(tables=("a", "b", "c", "d", "p"))
 
@@ -101,6 +102,7 @@ def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, add
         with pytest.raises(HaltError, match="CHS-342") as error, running(bench, mirror("cd")):
             pass
         if missing:
+            delete_records(bench.kafka.bootstrap, bench.topic, 0, 8)
             says(error.value, "first undo the change, run the mirror until", "and change table_by again")
             with running(bench, mirror("ab")):
                 pass
@@ -110,6 +112,28 @@ def test_a_map_is_replaced_beside_a_route_without_one(make_bench: MakeBench, add
         hand_over(*send(bench, "xy"))
     assert offsets(bench, *"abcd") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7], "c": [8], "d": [9]}
     assert offsets(bench, "p") == {"p": [*range(10)]}
+
+
+@pytest.mark.parametrize("added", ["halt", "now"])
+def test_two_maps_of_which_no_start_took_the_first(make_bench: MakeBench, added: str) -> None:
+    """The only table of the second is as new as if both were one change.  Undone, each is taken by itself."""
+    bench = make_bench(tables=("a", "b", "c", "p"))
+
+    def mirror(tables: str) -> OpenMirror:
+        return beside_plain(bench, tables, "p", added=added)
+
+    with running(bench, mirror("ab")) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    handed_over(bench, mirror("ab"), "xyxy")
+    delete_records(bench.kafka.bootstrap, bench.topic, 0, 8)
+    with pytest.raises(HaltError, match="CHS-342") as error, running(bench, mirror("cc")):
+        pass
+    says(error.value, "first undo the change, run the mirror until", "and change table_by again")
+    for tables in ("bc", "cc"):
+        with running(bench, mirror(tables)) as hand_over:
+            hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abc") == {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7, 8], "c": [9, 10, 11]}
+    assert offsets(bench, "p") == {"p": [*range(12)]}
 
 
 @pytest.mark.exit_of("MIRROR_CHOICE_CHANGED")
