@@ -333,7 +333,7 @@ def test_an_empty_table_in_place_of_one_that_halts(make_bench: MakeBench) -> Non
 
     resolves = run(bench, ["mirror", "resolve", "shop.e", "--reread"], job_of(bench, new))
     assert resolves.exit_code == 2 and "CHS-348" in resolves.stderr, resolves.output
-    says(resolves, "a table that the change adds needs no command: it begins at the next start")
+    says(resolves, "a table that you have just added to table_by needs no command: it begins at the next start")
     with running(bench, mirror_of(bench, new)) as hand_over:
         for said in (refused, resolves):
             follow(bench, said, "backfill", "--apply", more=["shop.e"], job=job_of(bench, new))
