@@ -51,6 +51,7 @@ from chsink.mirror.given_up import GivenUp
 from chsink.mirror.known_tables import Hole, KnownTables, Target
 from chsink.mirror.stop_reasons import Halted, Hanging, Stuck
 from chsink.mirror.table_commits import Present, TableCommits
+from chsink.mirror.unrouted import Unrouted
 from chsink.ports import Clock, KafkaCluster
 from chsink.statemachine.commit.chain import Links
 from chsink.statemachine.commit.plan import backfills, holes
@@ -125,7 +126,7 @@ class Coordinator:
         self._given_up = GivenUp(log)
         self._held_up: dict[int, tuple[int, int]] = {}
         self._last_ends: dict[int, int] | None = None
-        self._unrouted: dict[int, int] | None = None
+        self._unrouted: Unrouted | None = None
         self._closing = ExitStack()
 
     @property
@@ -165,9 +166,7 @@ class Coordinator:
             self.reader.read_from(self.positions)
             self._last_ms = self.clock.now_ms()
             if lost is not None:
-                self._unrouted = {}
-                self._commit_rest()
-                self._unrouted = None
+                self._commit_also_unrouted()
         self._beginnings.waiting = False
         if lost is not None:  # the tables may lack nothing any more
             self._beginnings.settle(self.group)
@@ -185,6 +184,29 @@ class Coordinator:
 
         Raises Unanswered, Hanging or Stuck if this fails: who then resolves the halt would give these records up.
         """
+        self._commit_read(self._read_rest())
+
+    def _commit_also_unrouted(self) -> None:
+        """The same, also for tables that shared a topic and that no route names any more; see :mod:`unrouted`."""
+        self._unrouted = unrouted = Unrouted()
+        ends = self._read_rest()
+        taken = unrouted.take(self.group)
+        names = sorted({event.table for event in taken})
+        gone = {name for name in names if self.tables.left(name) is None}
+        with self.tables.beside(set(names) - gone):
+            self.tables.reads(sorted(set(names) - gone))
+            for event in taken:
+                if event.table in gone:
+                    self._given_up.add(event.written, event.table)
+                elif self._fits(event.written, event.table):
+                    self.buffer.add(event.written, event.table, event.at)
+            self._commit_read(ends)
+            for name in names:
+                self.buffer.forget(name, self.buffer.units(name))
+        self._unrouted = None
+
+    def _read_rest(self) -> dict[int, int]:
+        """Read the control topic to its ends, and return these."""
         ends, idle = {number: end for number, (_, end) in self.reader.logs().items()}, 0
         while any(self.positions[p] < end for p, end in ends.items()):
             before = self.positions
@@ -192,6 +214,9 @@ class Coordinator:
             idle = idle + 1 if self.positions == before else 0
             if idle >= trail.STALLED_S:
                 raise trail.unread(self.names, self.reader, self.positions, ends)
+        return ends
+
+    def _commit_read(self, ends: Mapping[int, int]) -> None:
         self._given_up.say()
         self._open = _Round(uuid.uuid4(), self.clock.now_ms(), {}, ends)
         self._commit_round(whole=False, because="LAST", patience_s=None)
@@ -328,7 +353,7 @@ class Coordinator:
                 elif name in self.targets and self._fits(written, name):
                     self.buffer.add(written, name, at)
                 elif name not in self.targets and self._unrouted is not None:
-                    self._unrouted.setdefault(at.partition, at.offset)
+                    self._unrouted.add(written, name, at)
             case DataComplete() as complete:
                 if self._open is not None and complete.commit_id == self._open.commit_id:
                     for a in complete.answers:
@@ -410,7 +435,7 @@ class Coordinator:
         if not failed:
             least = None if None in through else min(through, default=None)  # type: ignore[type-var]
             done.append(self._event(CommitComplete(opened.commit_id, _time(least))))
-        read = self.positions | (self._unrouted or {})  # in a start that may halt: they land if the map is put back
+        read = self.positions | (self._unrouted.first if self._unrouted else {})
         marks = {} if failed else low_watermark(read, self.buffer.all_units(), self.stored)
         topic = self.names.topic
         self.sender.send(KEY, done, {TopicPartition(topic, p): at for p, at in marks.items()})

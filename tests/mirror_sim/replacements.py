@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FIRST = 4_000_000
 """The number of the first opportunity."""
-SOURCE = "mirror replacements 0"
+SOURCE = "mirror replacements 996"
 """By this source, no world that a defect of ``tests/mutations`` names has such a person: each is caught where it was."""
 FAULTS = ("tables may be replaced", "all tables of a topic replaced")
 HAPPENS = 0.003

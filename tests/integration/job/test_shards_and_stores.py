@@ -202,7 +202,10 @@ def test_a_shard_has_moved_and_another_one_has_its_server(
     job.settings = {"clickhouse.endpoints": [{"url": u, "name": n} for n, u in as_they_were(error)]}
     if moved:
         if moved == "--resend":
-            says(error, "with --resend, once you have deleted them on every server, and then start the job")
+            says(
+                error,
+                "with --resend, once you have deleted those that are there, on every server, and then start the job",
+            )
             for url in servers:
                 command(url, f"TRUNCATE TABLE {job.tables[job.topic]}")
         words = ["resolve", job.topic, "0", str(moved), "--senders-gone", "--yes", *halts.settings_of(job)]

@@ -1,0 +1,42 @@
+"""A map of ``table_by`` replaces all tables of another one: what waits for these is committed by the start that finds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from chsink.errors import HaltError
+from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.conftest import MakeBench
+from tests.integration.mirror.test_changed_maps import beside_plain, handed_over
+from tests.integration.mirror.test_table_by import offsets, running, send
+
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.parametrize("added", ["halt", "now"])]
+
+ALL_OF_BOTH = {"a": [0, 2, 4, 6], "b": [1, 3, 5, 7]}
+
+
+def waiting(make_bench: MakeBench, added: str) -> Bench:
+    """Of the offsets 0 to 7 of the tables ``a`` and ``b``, beside ``p``, half wait for a commit."""
+    bench = make_bench(tables=("a", "b", "c", "d", "p"))
+    with running(bench, beside_plain(bench, "ab", "p", added=added)) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    handed_over(bench, beside_plain(bench, "ab", "p", added=added), "xyxy")
+    return bench
+
+
+def test_by_one_that_takes_all_records_and_a_new_one(make_bench: MakeBench, added: str) -> None:
+    """⚑ Found by an adversary: that table knew the offsets, so nothing halted, and what waited was passed over."""
+    bench = waiting(make_bench, added)
+    with running(bench, beside_plain(bench, "pd", added=added)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abdp") == {**ALL_OF_BOTH, "p": [*range(9)], "d": [9]}
+
+
+def test_while_the_topic_was_created_again(make_bench: MakeBench, added: str) -> None:
+    """⚑ Found by an adversary: with the topic, Kafka forgets which map was in force."""
+    bench = waiting(make_bench, added)
+    bench.kafka.delete_topic(bench.topic)
+    bench.kafka.create_topic(bench.topic, 1)
+    with pytest.raises(HaltError, match="CHS-345"), running(bench, beside_plain(bench, "cd", "p", added=added)):
+        pass
+    assert offsets(bench, *"abp") == {**ALL_OF_BOTH, "p": [*range(8)]}
