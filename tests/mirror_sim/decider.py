@@ -25,7 +25,7 @@ from chsink.mirror.tables import CatalogFailed
 from chsink.statemachine.commit.resolve import Because, TableVerdict
 from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.mirror_sim import oracle
-from tests.mirror_sim.broker import CONTROL_GROUP
+from tests.mirror_sim.broker import CONTROL
 from tests.mirror_sim.job import feeds_of, opened
 from tests.mirror_sim.own_faults import OwnFaults
 from tests.mirror_sim.spark import batch_of
@@ -55,8 +55,8 @@ TRIES = 30
 
 class Decider:
     """``given_up``: by table, the records that it may lack since a decision that said so.  ``moves``: where the group
-    goes after decisions, without units.  ``passed``: up to where the control topic had been read before the last one: a
-    range that is read again needs nothing of it.  ``busy``: the mirror is stopped, and the person at work.
+    goes after decisions, without units.  ``passed``: the control topic's ends at the last one: a range that is
+    read again needs nothing of it.  ``busy``: the mirror is stopped, and the person at work.
     """
 
     def __init__(self, hub: Hub) -> None:
@@ -174,7 +174,7 @@ class Decider:
             self._note(world, change)
             until = change.decided.chain.links[change.tp].until  # the next start sets the group to there
             self.moves |= {*change.decided.group.items(), (change.tp, until)}
-        self.passed = dict(world.broker.groups.get(CONTROL_GROUP, {}))
+        self.passed = {TopicPartition(CONTROL, n): log.stable for n, log in enumerate(world.broker.logs)}
         resolve.carry_out(mirror.names, decision)
         if decision.moved:
             world.checkpoint = Checkpoint()

@@ -214,20 +214,24 @@ def _change_spec(world: World) -> None:
 
 @event("table recreated", 0.04)
 def _recreate_table(world: World) -> None:
-    name, files = _table(world), world.catalog.files
+    name = _table(world)
     world.dropped.add(name)
-    world.lost_with_tables |= world.catalog.tables[name].held
-    world.lost_with_tables |= {
+    world.lost_with_tables |= world.catalog.tables[name].held | _handed_over(world, name)
+    world.catalog.recreate(name)
+    world.floors.pop(name, None)
+    world.reasons.add("table recreated")
+
+
+def _handed_over(world: World, name: str) -> frozenset[int]:
+    """The records of which the control topic tells, for a table."""
+    return frozenset(
         uid
         for number in range(len(world.broker.logs))
         for payload in world.broker.payloads(number, world.broker.logs[number].stable)
         if isinstance(payload, DataWritten) and payload.table == reference(name)
         for entry in payload.files
-        for uid in files.get(entry["file_path"], ())
-    }
-    world.catalog.recreate(name)
-    world.floors.pop(name, None)
-    world.reasons.add("table recreated")
+        for uid in world.catalog.files.get(entry["file_path"], ())
+    )
 
 
 def _table(world: World) -> str:
@@ -258,6 +262,8 @@ def change_map(world: World, topic: str, table_of: tuple[str, ...]) -> None:
     world.routes = world.routes.changed(topic, table_of)
     world.sharings[topic, world.routes.sharing(topic).choice] = world.routes.tables(topic)
     world.reasons.add("table_by changed")
+    for name in world.dropped - {*world.routes.tables(topic)}:  # workers may have written for the one before
+        world.lost_with_tables |= _handed_over(world, name)
     chains = [chain_of(world.catalog.tables[name]) for name in world.routes.choices(topic)]
     known = {tp for chain in chains if chain is not None for tp in chain.links}
     if not known.issuperset(tp for tp in world.kafka.all() if tp.topic == topic):

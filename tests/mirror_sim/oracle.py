@@ -190,12 +190,21 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
             raise Violation("what_is_said_is_so", f"no snapshot {payload.snapshot_id} was ever made")
         if isinstance(payload, DataWritten):
             world.hub.counts["outcome unit in parts"] += payload.tag is not None and payload.tag.parts > 1
+            _written_for_another(world, payload)
     if not transaction.offsets and any(isinstance(p, DataWritten) for p in transaction.payloads):
         world.hub.counts["outcome read again"] += 1
         if not world.reasons & EVENT_FAULTS and not world.floors:
             raise Violation("repair_justified", f"{transaction.payloads[0]}")
     for tp, offset in transaction.offsets.get(CONTROL_GROUP, {}).items():
         _nothing_forgotten(world, tp, offset)
+
+
+def _written_for_another(world: World, written: DataWritten) -> None:
+    """A worker that outlived its driver wrote for a table that was made again since, and has left its topic."""
+    name = ".".join((*written.table.namespace, written.table.name))
+    if written.tag and name in world.dropped and name not in world.routes.tables(written.tag.topic):
+        files = (world.catalog.files.get(entry["file_path"], ()) for entry in written.files)
+        world.lost_with_tables |= frozenset(uid for uids in files for uid in uids)
 
 
 def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:
