@@ -214,6 +214,10 @@ class Beginnings:
                     if halted.why not in COMMITS_FIRST:
                         raise
                     halts[tp] = halted
+            halting = {tp.topic for tp in halts}
+            for tp in [tp for tp in begun if committed[tp] is None and tp.topic in halting]:
+                del begun[tp]  # the tables of this map alone would know it: the map before could not be put back
+                self._starting[tp] = fresh[tp]
 
             known = {tp: at for tp, at in committed.items() if tp in begun and at is not None}
             others = {tp: at for tp, at in known.items() if notes[tp] != self._sharing.choice_of(tp)}

@@ -6,9 +6,11 @@ import pytest
 
 from chsink.errors import HaltError
 from tests.integration.mirror.bench import Bench
+from tests.integration.mirror.commands import run
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_changed_maps import beside_plain, handed_over
 from tests.integration.mirror.test_table_by import offsets, running, send
+from tests.support.kafka import add_partitions
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.parametrize("added", ["halt", "now"])]
 
@@ -40,3 +42,19 @@ def test_while_the_topic_was_created_again(make_bench: MakeBench, added: str) ->
     with pytest.raises(HaltError, match="CHS-345"), running(bench, beside_plain(bench, "cd", "p", added=added)):
         pass
     assert offsets(bench, *"abp") == {**ALL_OF_BOTH, "p": [*range(8)]}
+
+
+def test_while_a_partition_is_added(make_bench: MakeBench, added: str) -> None:
+    """⚑ Found by an adversary: the tables of the new map alone knew the partition, so to undo the change halted, too."""
+    bench = waiting(make_bench, added)
+    add_partitions(bench.kafka.bootstrap, bench.topic, 2)
+    with pytest.raises(HaltError, match="CHS-342"), running(bench, beside_plain(bench, "cd", "p", added=added)):
+        pass
+    with running(bench, beside_plain(bench, "ab", "p", added=added)):
+        pass
+    beside_plain(bench, "cd", "p", added=added)
+    done = run(bench, ["mirror", "resolve", "shop.c", "shop.d", "--skip"], bench.folder / "job.toml")
+    assert done.exit_code == 0, done.output
+    with running(bench, beside_plain(bench, "cd", "p", added=added)) as hand_over:
+        hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abcdp") == {**ALL_OF_BOTH, "c": [8], "d": [9], "p": [*range(10)]}
