@@ -31,7 +31,7 @@ MIRROR_DEFECTS = (
         "mirror: what was handed over is not cropped",
         (becomes("chsink.statemachine.commit.handover.hand_over", "OffsetRange(A, B.end)", "B"),),
         "group_follows",
-        seed=33,
+        seed=45,
         often={"checkpoint lost": 30.0, "driver killed": 10.0},
     ),
     MirrorDefect(
@@ -44,7 +44,7 @@ MIRROR_DEFECTS = (
         "mirror: records that Kafka deleted count as read",
         (never("chsink.mirror.task.Feeds.check_held", "A > max(...)"),),
         "chain_is_content",
-        seed=23,
+        seed=19,
     ),
     MirrorDefect(
         "mirror: offsets that were passed over while reading count as read",
@@ -103,7 +103,7 @@ MIRROR_DEFECTS = (
         "mirror: a commit does not require the head that was read",
         (without("chsink.mirror.tables.MirrorTable._commit", "AssertRefSnapshotId(...)"),),
         "at_most_once",
-        seed=7,
+        seed=2,
     ),
     MirrorDefect(
         "mirror: the chain is not checked",
@@ -136,13 +136,13 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=3,
+        seed=2,
     ),
     MirrorDefect(
         "mirror: the uuid of a commit is reused in a retry",
         (argument("chsink.mirror.tables.MirrorTable.append", "_appended", 2, "commit_id"),),
         "manifests_stay",
-        seed=12,
+        seed=25,
     ),
     MirrorDefect(
         "mirror: the last attempt is announced, whichever was applied",
@@ -173,13 +173,13 @@ MIRROR_DEFECTS = (
         "mirror: an idle round makes a snapshot",
         (becomes("chsink.statemachine.commit.plan.TablePlan.kind", "Kind.MOVE", "Kind.APPEND"),),
         "snapshot_has_files",
-        seed=5,
+        seed=3,
     ),
     MirrorDefect(
         "mirror: files of a partition spec that is gone are committed",
         (answers("chsink.statemachine.commit.plan.UNITS.SPEC_GONE", "False"),),
         "specs_are_known",
-        seed=5,
+        seed=1,
         often={"partition spec changed": 20.0},
     ),
     MirrorDefect(
@@ -211,13 +211,13 @@ MIRROR_DEFECTS = (
             ),
         ),
         "nothing_forgotten",
-        seed=6,
+        seed=22,
     ),
     MirrorDefect(
         "mirror: the low watermark ignores what waits",
         (argument("chsink.mirror.coordinator.Coordinator._commit_round", "low_watermark", 1, "[]"),),
         "nothing_forgotten",
-        seed=6,
+        seed=8,
     ),
     MirrorDefect(
         "mirror: a start that halts passes over what waits for tables of another map",
@@ -232,7 +232,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "repair_justified",
-        seed=33,
+        seed=26,
     ),
     MirrorDefect(
         "mirror: holes are looked for before all events are read",
@@ -249,7 +249,7 @@ MIRROR_DEFECTS = (
         "mirror: files that were deleted are committed",
         (drop("chsink.mirror.table_commits.TableCommits._commit", "_without_deleted(...)"),),
         "chain_is_content",
-        seed=19,
+        seed=25,
     ),
     MirrorDefect(
         "mirror: what a failed table has not taken yet is a hole",
