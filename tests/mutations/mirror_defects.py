@@ -50,7 +50,7 @@ MIRROR_DEFECTS = (
         "mirror: offsets that were passed over while reading count as read",
         (becomes("chsink.mirror.task._Unbroken.watch", "int(np.count_nonzero(A == B + ...))", "int(A[-1]) + 1 - B"),),
         "chain_is_content",
-        seed=26,
+        seed=62,
     ),
     MirrorDefect(
         "mirror: a halt counts although the group was set back",
@@ -115,7 +115,7 @@ MIRROR_DEFECTS = (
         "mirror: part of a split unit is committed",
         (answers("chsink.statemachine.commit.plan.UNITS.PARTS_MISSING", "False"),),
         "chain_is_content",
-        seed=12,
+        seed=122,
         often={"marker slow": 15.0, "brokers away": 5.0},
     ),
     MirrorDefect(
@@ -154,7 +154,7 @@ MIRROR_DEFECTS = (
             ),
         ),
         "what_is_said_is_so",
-        seed=201,
+        seed=61,
     ),
     MirrorDefect(
         "mirror: an origin is not stored",
@@ -255,7 +255,7 @@ MIRROR_DEFECTS = (
         "mirror: what a failed table has not taken yet is a hole",
         (becomes("chsink.statemachine.commit.plan.holes", "A >= B.until", "A > B.until"),),
         "repair_justified",
-        seed=33,
+        seed=237,
     ),
     # --- tables of a Kafka Connect sink -------------------------------------------------------------------------------
     TakenDefect(
