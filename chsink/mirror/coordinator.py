@@ -191,17 +191,16 @@ class Coordinator:
         self._unrouted = unrouted = Unrouted()
         ends = self._read_rest()
         taken = unrouted.take(self.group)
-        names = sorted({event.table for event in taken})
-        gone = {name for name in names if self.tables.left(name) is None}
-        with self.tables.beside(set(names) - gone):
-            self.tables.reads(sorted(set(names) - gone))
+        there = [name for name in sorted({event.table for event in taken}) if self.tables.left(name)]
+        with self.tables.beside(there):
+            self.tables.reads(there)
             for event in taken:
-                if event.table in gone:
+                if event.table not in there:
                     self._given_up.add(event.written, event.table)
                 elif self._fits(event.written, event.table):
                     self.buffer.add(event.written, event.table, event.at)
             self._commit_read(ends)
-            for name in names:
+            for name in there:
                 self.buffer.forget(name, self.buffer.units(name))
         self._unrouted = None
 

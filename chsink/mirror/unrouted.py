@@ -1,4 +1,4 @@
-"""What was handed over for tables that no route names any more, as a start finds it that may halt for ``table_by``.
+"""Events of tables that no route names any more, in the last commit of a start that may halt.
 
 Rules:
 - A unit still lands if it was divided by the choice that is stored with the group's offset, which was in force so far.
@@ -8,8 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-from itertools import compress
-from operator import not_
 from typing import NamedTuple
 
 from chsink.mirror.events import DataWritten, UnitTag
@@ -48,9 +46,12 @@ class Unrouted:
         """Take out those that still land.  Raises ``ControlUnanswered``."""
         tps = sorted({event.tp for event in self._events})
         notes = group.notes(tps) if tps else {}
-        lands = [divided_by(notes[event.tp]) in {"", event.tag.choice} for event in self._events]
-        taken = list(compress(self._events, lands))
-        self._events = list(compress(self._events, map(not_, lands)))
+
+        def lands(event: UnroutedEvent) -> bool:
+            return divided_by(notes[event.tp]) in {"", event.tag.choice}
+
+        taken = [event for event in self._events if lands(event)]
+        self._events = [event for event in self._events if not lands(event)]
         return taken
 
     @property

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FIRST = 3_000_000
 """The number of the first opportunity."""
 SOURCE = "mirror decider 20367"
-"""By this source, no world that a defect of ``tests/mutations`` names has such a person: each is caught where it was."""
+"""Another source gives each seed another world, and the defects of ``tests/mutations`` need other seeds."""
 ROLLED_BACK = "rolled back after a decision"
 FAULTS = ("a person decides", "all but the rows lost", ROLLED_BACK)
 RESOLVED = {"MIRROR_ROLLED_BACK", "MIRROR_ROWS_GONE", "MIRROR_ROWS_FOUND"}

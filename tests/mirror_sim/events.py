@@ -12,7 +12,7 @@ from chsink.statemachine.commit.chain import decode
 from chsink.statemachine.ranges import TopicPartition
 from tests.mirror_sim.broker import CONTROL, CONTROL_GROUP, GROUP
 from tests.mirror_sim.job import KEYS, every_partition, reference
-from tests.mirror_sim.oracle import chain_of
+from tests.mirror_sim.oracle import chain_of, uids_of
 from tests.mirror_sim.shared import ADDED, some_map
 from tests.sim.checkpoint import Checkpoint
 from tests.sim.happenings import Happenings
@@ -229,8 +229,7 @@ def _handed_over(world: World, name: str) -> frozenset[int]:
         for number in range(len(world.broker.logs))
         for payload in world.broker.payloads(number, world.broker.logs[number].stable)
         if isinstance(payload, DataWritten) and payload.table == reference(name)
-        for entry in payload.files
-        for uid in world.catalog.files.get(entry["file_path"], ())
+        for uid in uids_of(world, payload)
     )
 
 
@@ -258,7 +257,7 @@ def _change_map(world: World) -> None:
 
 
 def change_map(world: World, topic: str, table_of: tuple[str, ...]) -> None:
-    """No table stays where the map before this one was not taken yet, and no table of the one before that is named."""
+    """No table stays if the new map's tables do not know all of the topic: the map before may not have been taken yet."""
     world.routes = world.routes.changed(topic, table_of)
     world.sharings[topic, world.routes.sharing(topic).choice] = world.routes.tables(topic)
     world.reasons.add("table_by changed")

@@ -199,12 +199,16 @@ def transaction_committed(world: World, transaction: Transaction) -> None:
         _nothing_forgotten(world, tp, offset)
 
 
+def uids_of(world: World, written: DataWritten) -> frozenset[int]:
+    """The records in the files of an event."""
+    return frozenset(uid for entry in written.files for uid in world.catalog.files.get(entry["file_path"], ()))
+
+
 def _written_for_another(world: World, written: DataWritten) -> None:
     """A worker that outlived its driver wrote for a table that was made again since, and has left its topic."""
     name = ".".join((*written.table.namespace, written.table.name))
     if written.tag and name in world.dropped and name not in world.routes.tables(written.tag.topic):
-        files = (world.catalog.files.get(entry["file_path"], ()) for entry in written.files)
-        world.lost_with_tables |= frozenset(uid for uids in files for uid in uids)
+        world.lost_with_tables |= uids_of(world, written)
 
 
 def _nothing_forgotten(world: World, tp: TopicPartition, offset: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FIRST = 4_000_000
 """The number of the first opportunity."""
 SOURCE = "mirror replacements 996"
-"""By this source, no world that a defect of ``tests/mutations`` names has such a person: each is caught where it was."""
+"""Another source gives each seed another world, and the defects of ``tests/mutations`` need other seeds."""
 FAULTS = ("tables may be replaced", "all tables of a topic replaced")
 HAPPENS = 0.003
 """How often, by step, a topic's tables may be replaced."""
@@ -33,7 +33,7 @@ UNDONE = {halts.MIRROR_CHAIN_MISSING.name, halts.MIRROR_CHOICE_CHANGED.name}
 
 
 class Replacements:
-    """``_last``: a topic, its map before the last replacement, and the one since, until the mirror took it or halted."""
+    """``_last``: a topic, its map before the last replacement, and the one since, until the mirror has halted."""
 
     def __init__(self, hub: Hub) -> None:
         self._faults = OwnFaults(hub, SOURCE, FIRST)
