@@ -399,7 +399,7 @@ STATE_NODES_OPEN = preflight(
     "CHS-220",
     "anyone who reaches ZooKeeper at {hosts} may change nodes of the state ({count}): {nodes}",
     "if other sinks with a login of their own keep state below {root}, this would lock them out: let the owner of "
-    "each node run setAcl for its own nodes; otherwise log in with zkCli.sh as the user of [state], and run `setAcl "
+    "each node restrict it; otherwise log in with zkCli.sh as the user of [state], and run `setAcl "
     "-R {root} auth::cdrwa` (docs/least-privilege.md#zookeeper)",
     ok="nodes of the state below {root} in ZooKeeper at {hosts} have an owner",
 )

@@ -87,6 +87,10 @@ class Beginnings:
         """Those that do not exist any more, either."""
         return self._sharing.dropped
 
+    def report(self, taken: Collection[tuple[str, TopicPartition]]) -> None:
+        """Tables that no route names have taken units of these topic-partitions, but may still lack others."""
+        self._sharing.reported = frozenset(taken)
+
     def settle(self, group: GroupReader) -> None:
         """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
         no longer holds.

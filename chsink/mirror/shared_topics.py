@@ -31,6 +31,8 @@ class SharedTopics:
         """The tables that shared a topic with a target, and are no targets any more."""
         self.dropped = frozenset[str]()
         """Those that do not exist any more, either."""
+        self.reported = frozenset[tuple[str, TopicPartition]]()
+        """The tables that no route names whose units, by the choice in force, the last commit before a halt took."""
         self._lists: dict[str, TableRead | None] = {}
 
     def choice_of(self, tp: TopicPartition) -> str:
@@ -48,7 +50,7 @@ class SharedTopics:
         """
         changed = {tp for tp in tps if divided_by(notes[tp]) not in {"", self.choice_of(tp)}}
         before = {tp: self._before(tp, reads, divided_by(notes[tp]), changed=tp in changed) for tp in tps}
-        others = frozenset().union(*before.values()) - reads.keys()
+        others = frozenset({name for name, _ in self.reported}).union(*before.values()) - reads.keys()
         gone = {name: self._held(name) for name in sorted(others)}
         return {tp: self._of(tp, reads, before[tp], gone, changed=tp in changed) for tp in tps}
 
@@ -94,6 +96,9 @@ class SharedTopics:
             # new tables alone do not know whether the group's offset is one of an earlier topic of this name, nor those
             # whose share they take, for which records may wait: a person decides
             found = {name: replace(place, joins=place.joins or place.link is None) for name, place in found.items()}
+        if changed and any(place.link is None for place in found.values()):  # else a person may have decided about it
+            told = {name: link for name, at in self.reported if at == tp and (link := gone[name].get(tp))}
+            found = {name: TablePlace(link, left=True) for name, link in told.items()} | found
         return found
 
     def _before(

@@ -209,8 +209,8 @@ class Standing:
         """Whether ``table_by`` has changed, for a table that knows the topic-partition or by replacing all that do."""
         mine = [place for place in self.places if not place.left]
         replaced = any(p.joins and p.choice for p in mine) and not any(p.shares for p in mine)
-        back = self.foreign and not all(link.untouched for link in self.known)  # else a person lets them begin anew
-        return replaced or back or any(p.changed for p in mine)
+        began = self.waiting or not all(link.untouched for link in self.known)  # else a person lets them begin anew
+        return replaced or (self.foreign and began) or any(p.changed for p in mine)
 
 
 class Begin(StrEnum):

@@ -131,7 +131,7 @@ def test_two_drivers_hand_over(job: Mirrored) -> None:
         with Child(job, settings={"mirror.checkpoint": str(job.folder / "own")}) as both:
             assert older.end() == 4, older.said[-3000:]
             job.send(1, 10)
-            both.await_that("rows", all_there(job))
+            both.await_that("rows", lambda: all_there(job)() and len(job.landed()) == 20)
             both.tell(signal.SIGTERM)
             assert both.end() == 0, both.said[-3000:]
         coordinator.tell(signal.SIGTERM)

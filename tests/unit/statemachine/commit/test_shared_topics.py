@@ -90,14 +90,15 @@ def test_another_choice_waits_for_what_untouched_tables_do_not_tell_of() -> None
         ((2, 5), False, "CHOICE_CHANGED"),
         ((2, 8), True, "CHOICE_CHANGED"),
         ((2, 8), False, "KEPT"),
-        ((0, 0), True, "KEPT"),
+        ((0, 0), True, "CHOICE_CHANGED"),
+        ((0, 0), False, "KEPT"),
     ],
 )
 def test_a_choice_that_comes_back_after_one_that_none_of_its_tables_knows(
     held: tuple[int, int], *, waiting: bool, because: str
 ) -> None:
     """⚑ The group had it.  What other tables had taken meanwhile landed again.  A table that a person lets begin anew
-    reads it all.
+    reads it all, once what waits for the others has landed.
     """
     places = [TablePlace(Link("id", *held, OLD), OLD)]
     assert begin("id", 8, places, 2, waiting=waiting, foreign=True).because == because
