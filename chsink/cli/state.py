@@ -129,7 +129,7 @@ def resolve(  # noqa: PLR0917 - arguments and options of a command
     landed: Annotated[
         bool, typer.Option("--landed", help="Confirm that all rows and dead letters are there, each once.")
     ] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send them again.")] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Confirm that no row is there; send the range.")] = False,
     lost: Annotated[bool, typer.Option("--lost", help="Give up the missing rows and record a gap.")] = False,
     expired: Annotated[
         bool, typer.Option("--expired", help="Land what Kafka still holds of the range, and record the rest as a gap.")
@@ -200,7 +200,7 @@ def reset(  # noqa: PLR0917 - arguments and options of a command
     Rows stay in the table, and the next start lands again whatever Kafka holds of these partitions, from its first
     record on. Between the reset and the start, delete the rows of these records, also from the targets of dependent
     views, and their dead letters and replay marks (the command prints the condition that finds them). Otherwise the
-    records land twice. Set sink.checkpoint to a new folder.
+    records land twice. Also set sink.checkpoint to a new folder before the start.
     """  # noqa: D301 - a backspace keeps the lines of a paragraph apart
     if topic is table is None:
         raise typer.BadParameter("name a TOPIC, or a table with --table")

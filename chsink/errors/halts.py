@@ -520,11 +520,12 @@ MIRROR_CHOICE_CHANGED = halt(
     "--reread, then start again; otherwise chsink cannot tell which of the missing records belonged to which table: "
     "undo the change of table_by, run the mirror until `chsink mirror status` shows no pending offsets for {tables}, "
     "stop it, and change table_by again; if it halts once more, change table_by in two steps, each with a start of "
-    "the mirror: the first keeps a table of the map before it; or, if nothing was pending when you stopped it, other "
-    "tables took these records: run `chsink mirror resolve` with all tables of the topic and --skip",
+    "the mirror: in the first, keep a table of the map in force; or, if no offsets were pending when you stopped the "
+    "mirror, other tables hold these records: run `chsink mirror resolve` with all tables of the topic and --skip",
     runbook="The mirror commits what was reported on the control topic before it halts. So this halt means that "
-    "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, run `chsink mirror "
-    "resolve TABLE… --skip` with all tables of the topic: they continue without the missing records.",
+    "reports were lost, or that the catalog refused their commit. If the earlier table_by is lost, name the tables "
+    "that lack records in table_by, with any values, run `chsink mirror resolve TABLE… --skip` with all tables of the "
+    "topic, and start the mirror once: they continue without these records. Then set the table_by that you want.",
 )
 MIRROR_TOO_MANY_TABLES = halt(
     "CHS-360",

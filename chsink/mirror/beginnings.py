@@ -87,10 +87,6 @@ class Beginnings:
         """Those that do not exist any more, either."""
         return self._sharing.dropped
 
-    def report(self, taken: Collection[tuple[str, TopicPartition]]) -> None:
-        """Tables that no route names have taken units of these topic-partitions, but may still lack others."""
-        self._sharing.reported = frozenset(taken)
-
     def settle(self, group: GroupReader) -> None:
         """Start the topic-partitions that are new, or for which the group has no offset (any more), or one that Kafka
         no longer holds.
@@ -303,7 +299,10 @@ class Beginnings:
             detail = ", ".join(f"{name} lacks {OffsetRange(min(at, reached), reached)}" for name, at in behind.items())
             raise self._tables.halted(" ".join(behind), decided.halt, f"{tp}: {detail}")
         if decided.halt is not None:
-            raise self._tables.halted(" ".join(lacking), decided.halt, str(tp))
+            named = [
+                name for name in mine if name in lacking or places[name].changed
+            ]  # all are resolved in one command
+            raise self._tables.halted(" ".join(named), decided.halt, str(tp))
         return decided
 
     def _rows(self, unknown: Sequence[TopicPartition], chains: Mapping[str, Chain]) -> dict[str, dict[str, str]]:

@@ -170,7 +170,6 @@ class Coordinator:
         self._beginnings.waiting = False
         if lost is not None:  # the tables may lack nothing any more
             self._beginnings.settle(self.group)
-            self._beginnings.report(())
         self._say_unfenced()
         self._check_ends()
 
@@ -194,18 +193,13 @@ class Coordinator:
         taken = unrouted.take(self.group)
         there = [name for name in sorted({event.table for event in taken}) if self.tables.left(name)]
         with self.tables.beside(there):
-            reads = self.tables.reads(there)
-            reported = set[tuple[str, TopicPartition]]()
+            self.tables.reads(there)
             for event in taken:
                 if event.table not in there:
                     self._given_up.add(event.written, event.table)
                 elif self._fits(event.written, event.table):
                     self.buffer.add(event.written, event.table, event.at)
-                    share = reads[event.table][0].view.shared.get(event.tp)
-                    if share and event.table in share.sharing.tables:  # what records named may be unknown by now
-                        reported.add((event.table, event.tp))
             self._commit_read(ends)
-            self._beginnings.report(reported)
             for name in there:
                 self.buffer.forget(name, self.buffer.units(name))
         self._unrouted = None

@@ -31,8 +31,6 @@ class SharedTopics:
         """The tables that shared a topic with a target, and are no targets any more."""
         self.dropped = frozenset[str]()
         """Those that do not exist any more, either."""
-        self.reported = frozenset[tuple[str, TopicPartition]]()
-        """The tables that no route names whose units, by the choice in force, the last commit before a halt took."""
         self._lists: dict[str, TableRead | None] = {}
 
     def choice_of(self, tp: TopicPartition) -> str:
@@ -50,7 +48,7 @@ class SharedTopics:
         """
         changed = {tp for tp in tps if divided_by(notes[tp]) not in {"", self.choice_of(tp)}}
         before = {tp: self._before(tp, reads, divided_by(notes[tp]), changed=tp in changed) for tp in tps}
-        others = frozenset({name for name, _ in self.reported}).union(*before.values()) - reads.keys()
+        others = frozenset().union(*before.values()) - reads.keys()
         gone = {name: self._held(name) for name in sorted(others)}
         return {tp: self._of(tp, reads, before[tp], gone, changed=tp in changed) for tp in tps}
 
@@ -88,7 +86,7 @@ class SharedTopics:
             link = (reads[name][1].links if name in reads else gone[name]).get(tp)
             if link is not None:
                 found[name] = TablePlace(link, left=True)
-        alone = not any(place.shares for place in found.values())
+        alone = not any(_stays(place, changed=changed) for place in found.values())
         if alone:  # there is nobody to join, as a table without a choice takes all records
             found = {name: replace(place, joins=False) for name, place in found.items()}
         replaced = alone and changed and bool(self.choice_of(tp))
@@ -96,9 +94,6 @@ class SharedTopics:
             # new tables alone do not know whether the group's offset is one of an earlier topic of this name, nor those
             # whose share they take, for which records may wait: a person decides
             found = {name: replace(place, joins=place.joins or place.link is None) for name, place in found.items()}
-        if changed and any(place.link is None for place in found.values()):  # else a person may have decided about it
-            told = {name: link for name, at in self.reported if at == tp and (link := gone[name].get(tp))}
-            found = {name: TablePlace(link, left=True) for name, link in told.items()} | found
         return found
 
     def _before(
@@ -156,3 +151,8 @@ class SharedTopics:
             if mine != (_NOT if stored is None else stored.sharing) or at > chain.links[tp].until:
                 found[tp] = StoredShare(mine, at, chain.sequence)
         return found
+
+
+def _stays(place: TablePlace, *, changed: bool) -> bool:
+    """Whether the table tells what was divided before; with ``changed``, one that took all records does not."""
+    return place.shares and (place.left or not changed or bool(place.link and place.link.choice))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -10,14 +11,15 @@ import pytest
 from chsink.config import load
 from chsink.embedded.topics import delete_records
 from chsink.errors import ChsinkError, HaltError
+from chsink.errors.halts import MIRROR_CHOICE_CHANGED
 from chsink.kafka.admin import open_admin
 from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.tables import Committed, MirrorTable
 from chsink.mirror.task import Share
 from chsink.ports import Outcome
-from chsink.statemachine.ranges import OffsetRange
+from chsink.statemachine.ranges import OffsetRange, TopicPartition
 from tests.integration.mirror.bench import Bench
-from tests.integration.mirror.commands import follow
+from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
 from tests.integration.mirror.test_table_by import begun, job_of, mirror_of, offsets, running, send
 from tests.support.told import says
@@ -72,6 +74,13 @@ def test_another_change_after_one_that_was_undone(
     with running(bench, mirror_of(bench, {"x": "c", "y": "a"})) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 5, 7], "c": [8]}
+
+
+def forget_reports(bench: Bench) -> None:
+    """Kafka deletes all that the control topic holds."""
+    ends = bench.admin.log_ends([TopicPartition(bench.control_topic, number) for number in range(2)])
+    for tp, end in ends.items():
+        delete_records(bench.kafka.bootstrap, tp.topic, tp.partition, end)
 
 
 def beside_plain(bench: Bench, tables: str, *plain: str, added: str) -> OpenMirror:
@@ -150,11 +159,38 @@ def test_a_map_comes_back_after_one_of_its_tables_had_all_records(make_bench: Ma
             running(bench, beside_plain(bench, "ab", added="halt")),
         ):
             pass
-    says(error.value, "if nothing was pending when you stopped it", "run `chsink mirror resolve` with all tables")
+    says(
+        error.value,
+        "if no offsets were pending when you stopped the mirror",
+        "run `chsink mirror resolve` with all tables",
+    )
     follow(bench, error.value, "--skip", more=["shop.a", "shop.b"], job=bench.folder / "job.toml")
     with running(bench, beside_plain(bench, "ab", added="halt")) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b") == {"a": [0, 2, 4, 5, 6, 7, 8], "b": [1, 3, 9]}
+
+
+def test_a_map_that_is_lost(make_bench: MakeBench) -> None:
+    """⚑ Found by an adversary: to give up what is missing led to the same halt as long as the map was another one."""
+    bench = make_bench(tables=("a", "b", "c"))
+    with running(bench, beside_plain(bench, "ab", added="halt")) as hand_over:
+        hand_over(*send(bench, "xyxy"))
+    handed_over(bench, beside_plain(bench, "ab", added="halt"), "xyxy")
+    forget_reports(bench)
+    for tables in ("cb", "ba"):
+        with (
+            pytest.raises(HaltError, match="CHS-352"),
+            running(bench, beside_plain(bench, tables, added="halt")),
+        ):
+            pass
+    named = re.search(r"run `chsink (mirror resolve) TABLE… (--skip)` with all tables", MIRROR_CHOICE_CHANGED.runbook)
+    assert named, MIRROR_CHOICE_CHANGED.runbook
+    done = run(bench, [*named[1].split(), "shop.a", "shop.b", named[2]], bench.folder / "job.toml")
+    assert done.exit_code == 0, done.output
+    for tables in ("ba", "cb"):
+        with running(bench, beside_plain(bench, tables, added="halt")) as hand_over:
+            hand_over(*send(bench, "xy"))
+    assert offsets(bench, *"abc") == {"a": [0, 2, 9], "b": [1, 3, 8, 11], "c": [10]}
 
 
 def test_a_map_is_removed_and_a_table_of_all_records_is_added(make_bench: MakeBench) -> None:

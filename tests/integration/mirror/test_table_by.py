@@ -182,7 +182,10 @@ def test_a_map_comes_back_after_another_replaced_all_its_tables(
     deliver(between)
     with pytest.raises(HaltError, match="CHS-352") as error, running(bench, mirror_of(bench, of(last))):
         pass
-    says(error.value, "in two steps, each with a start of the mirror: the first keeps a table of the map before it")
+    says(
+        error.value,
+        "in two steps, each with a start of the mirror: in the first, keep a table of the map in force",
+    )
     deliver(step)
     deliver(last)
     assert sorted(at for each in offsets(bench, *"abcd").values() for at in each) == [*range(16)]
