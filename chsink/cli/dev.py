@@ -116,7 +116,7 @@ def produce(
     ] = None,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
-    """Send each line of a file as one record to the local Kafka.
+    """Send each line of a file as one record to the local Kafka. Equal keys go to one partition.
 
     \b
     chsink dev produce flights flights.jsonl

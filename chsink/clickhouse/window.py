@@ -168,7 +168,10 @@ class DedupWindow:
 
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
-        return self._forgotten(self.places(key.table, record.sent.layout), record, {})
+        shards = self.shards(key.table, record.sent.layout)
+        if len(record.seen.marks) != len(shards):  # equal if there were no dead letters then
+            shards = self.places(key.table, record.sent.layout)
+        return self._forgotten(shards, record, {})
 
     def _forgotten(self, shards: Sequence[ShardTable], record: StateRecord, looked: Looked) -> str | None:
         if record.doubt.probe:

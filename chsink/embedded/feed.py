@@ -42,9 +42,9 @@ def send_lines(
 ) -> Iterator[int]:
     """Send each line of the file as one record, in turn to each partition; yields how many were sent so far.
 
-    With ``key_separator``, what is before it in a line is the record's key; a line with nothing behind it is a
-    tombstone.  A topic that is not there is created with ``partitions`` partitions.  Empty lines are left out.  Raises
-    CHS-905 when Kafka does not take all of them.
+    With ``key_separator``, what is before it in a line is the record's key, which decides the partition; a line with
+    nothing behind it is a tombstone.  A topic that is not there is created with ``partitions`` partitions.  Empty lines
+    are left out.  Raises CHS-905 when Kafka does not take all of them.
     """
     there = topics.partition_count(bootstrap, topic)
     if there is None:
@@ -86,7 +86,8 @@ def _send(
     """Queue one record; waits while the queue is full."""
     while True:
         try:
-            producer.produce(topic, record[1], record[0], partition=partition, on_delivery=_note(failed))
+            at = partition if record[0] is None else -1  # by the key
+            producer.produce(topic, record[1], record[0], partition=at, on_delivery=_note(failed))
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:

@@ -13,6 +13,7 @@ from chsink.embedded.topics import delete_records
 from tests.integration.exits.looked import cli, done, leads_on, look
 from tests.integration.exits.person import Person
 from tests.integration.job.conftest import MakeJob
+from tests.integration.job.test_dead_letters import make_letters
 from tests.integration.job.test_replay import Kept
 from tests.support.doubt import announce, edit, forget_state, insert, run
 from tests.support.job import Job, command, select
@@ -97,10 +98,18 @@ def forgotten(job: Job) -> None:
     edit(job, seen={"before_at": 1, "marks": ()})
 
 
+def letters_since(job: Job) -> None:
+    """Bad records may become dead letters from now on."""
+    _, settings = make_letters(job)
+    job.settings = {**job.settings, **settings}
+
+
 @pytest.mark.exit_of("DOUBT_SENT_AGAIN")
 @pytest.mark.exit_of("DOUBT_PROBED")
 @pytest.mark.parametrize(
-    ("happen", "entry"), [(remembered, "DOUBT_SENT_AGAIN"), (forgotten, "DOUBT_PROBED")], ids=["sent", "probed"]
+    ("happen", "entry"),
+    [(remembered, "DOUBT_SENT_AGAIN"), (letters_since, "DOUBT_SENT_AGAIN"), (forgotten, "DOUBT_PROBED")],
+    ids=["sent", "letters", "probed"],
 )
 def test_what_the_next_start_settles(
     doubtful: Job, spark: SparkSession, happen: Callable[[Job], None], entry: str
