@@ -169,7 +169,7 @@ class DedupWindow:
     def doubtful_tokens(self, key: StateKey, record: StateRecord) -> str | None:
         """Why a token of the range may be gone, None when it surely is not."""
         shards = self.shards(key.table, record.sent.layout)
-        if len(record.seen.marks) != len(shards):  # equal if there were no dead letters then
+        if len(record.seen.marks) != len(shards):  # announced with a table of dead letters
             shards = self.places(key.table, record.sent.layout)
         return self._forgotten(shards, record, {})
 

@@ -299,9 +299,7 @@ class Beginnings:
             detail = ", ".join(f"{name} lacks {OffsetRange(min(at, reached), reached)}" for name, at in behind.items())
             raise self._tables.halted(" ".join(behind), decided.halt, f"{tp}: {detail}")
         if decided.halt is not None:
-            named = [
-                name for name in mine if name in lacking or places[name].changed
-            ]  # all are resolved in one command
+            named = [name for name in mine if name in lacking or places[name].changed]  # resolved by one command
             raise self._tables.halted(" ".join(named), decided.halt, str(tp))
         return decided
 

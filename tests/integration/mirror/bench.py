@@ -20,6 +20,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from chsink.batch.model import Ack, ChunkAck
 from chsink.embedded.kafka import EmbeddedKafka
+from chsink.embedded.topics import delete_records
 from chsink.kafka.admin import KafkaAdmin
 from chsink.mirror.control import Names
 from chsink.mirror.coordinator import Coordinator
@@ -280,6 +281,13 @@ name = "lake"
         for number in (0, 1):
             await_marker(self.kafka.bootstrap, self.control_topic, number)
         return read_all(self.kafka.bootstrap, self.control_topic)
+
+    def delete_events(self, control_topic: str = "") -> None:
+        """All that a control topic holds, as Kafka does by the topic's retention."""
+        topic = control_topic or self.control_topic
+        for tp, end in self.admin.log_ends([TopicPartition(topic, number) for number in (0, 1)]).items():
+            if end:
+                delete_records(self.kafka.bootstrap, topic, tp.partition, end)
 
     def sent(self) -> Counter[tuple[int, int, int]]:
         """(partition, offset, id) of every record that Kafka holds."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile
 
-from chsink.embedded.topics import delete_records
 from chsink.mirror.control import Names
 from chsink.mirror.events import (
     DataComplete,
@@ -112,10 +111,7 @@ class ConnectSink:
 
     def delete_events(self) -> None:
         """As Kafka does, by the topic's retention."""
-        for number in (0, 1):
-            at = TopicPartition(self.control_topic, number)
-            if end := self.bench.admin.log_ends([at])[at]:
-                delete_records(self.bench.kafka.bootstrap, self.control_topic, number, end)
+        self.bench.delete_events(self.control_topic)
 
     def stored(self, table: str) -> dict[int, int]:
         """By the table's newest snapshot that has it."""

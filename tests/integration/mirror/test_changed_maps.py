@@ -17,7 +17,7 @@ from chsink.mirror.opening import OpenMirror, open_mirror
 from chsink.mirror.tables import Committed, MirrorTable
 from chsink.mirror.task import Share
 from chsink.ports import Outcome
-from chsink.statemachine.ranges import OffsetRange, TopicPartition
+from chsink.statemachine.ranges import OffsetRange
 from tests.integration.mirror.bench import Bench
 from tests.integration.mirror.commands import follow, run
 from tests.integration.mirror.conftest import MakeBench
@@ -74,13 +74,6 @@ def test_another_change_after_one_that_was_undone(
     with running(bench, mirror_of(bench, {"x": "c", "y": "a"})) as hand_over:
         hand_over(*send(bench, "xy"))
     assert offsets(bench, "a", "b", "c") == {"a": [0, 2, 4, 6, 9], "b": [1, 3, 5, 7], "c": [8]}
-
-
-def forget_reports(bench: Bench) -> None:
-    """Kafka deletes all that the control topic holds."""
-    ends = bench.admin.log_ends([TopicPartition(bench.control_topic, number) for number in range(2)])
-    for tp, end in ends.items():
-        delete_records(bench.kafka.bootstrap, tp.topic, tp.partition, end)
 
 
 def beside_plain(bench: Bench, tables: str, *plain: str, added: str) -> OpenMirror:
@@ -176,7 +169,7 @@ def test_a_map_that_is_lost(make_bench: MakeBench) -> None:
     with running(bench, beside_plain(bench, "ab", added="halt")) as hand_over:
         hand_over(*send(bench, "xyxy"))
     handed_over(bench, beside_plain(bench, "ab", added="halt"), "xyxy")
-    forget_reports(bench)
+    bench.delete_events()
     for tables in ("cb", "ba"):
         with (
             pytest.raises(HaltError, match="CHS-352"),
